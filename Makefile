@@ -240,7 +240,7 @@ mutants: ## Plant faults in the source, one at a time, and fail where no test fi
 	@$(GO) run ./test/run/mutants $(if $(ONLY),-only $(ONLY))
 
 .PHONY: failures
-failures: ## Run the test of every row of docs/failures.md and print the table (root)
+failures: ## Run the test of every row of docs/contributing/failures.md and print the table (root)
 	@test/require.sh gcc root loop fuse mkfs.ext4 mkfs.xfs mkfs.btrfs mount
 	@$(MAKE) --no-print-directory build
 	@CLOUDBLOCK_BIN=$(CURDIR)/bin $(GO) run ./test/check/failures

@@ -169,6 +169,7 @@ func TestAccountTakesOtherCredentialsOfTheSameAccount(t *testing.T) {
 	s.want(t, "key", nil)
 }
 
+// C15: credentials of another account are refused once a volume is known.
 func TestAccountRefusesTheCredentialsOfAnotherAccount(t *testing.T) {
 	s := newSecrets(t, 3)
 	s.text = "their key"
@@ -190,7 +191,7 @@ func TestAccountRefusesCredentialsThatTheCloudRefuses(t *testing.T) {
 	s.want(t, "key", fault.Denied)
 }
 
-// Credentials can be revoked before they are replaced: then they cannot list volumes any more.
+// C15: credentials can be revoked before they are replaced: then they cannot list volumes any more.
 func TestAccountRemembersVolumesForRevokedCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSecrets(t, 3)
@@ -445,7 +446,7 @@ func TestAccountListsAgain(t *testing.T) {
 	})
 }
 
-// TestCredentialsOfAnotherAccount: the Secret gets a valid token of another account while a volume is attached.
+// C15: the Secret gets a valid token of another account while a volume is attached.
 func TestCredentialsOfAnotherAccount(t *testing.T) {
 	for _, name := range accounts.Names() {
 		if backends[name].checkSecret != nil {

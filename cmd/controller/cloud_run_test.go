@@ -24,8 +24,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/metrics"
 )
 
-// The whole program with an account: the life of a volume with the requests of the sidecars, a token that changes meanwhile, and
-// SIGTERM. The token is not in the log (P3).
+// P3: the whole program with an account: the life of a volume with the requests of the sidecars, a token that changes
+// meanwhile, and SIGTERM. The token is not in the log.
 func TestProgramOnDigitalOcean(t *testing.T) {
 	const token = "dop_v1_canary"
 	account := emulator.Start(t, emulator.Options{Droplets: 1, Token: token, Durations: emulator.Actions(clock.Fixed(30 * time.Millisecond))})

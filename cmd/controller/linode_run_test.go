@@ -117,8 +117,8 @@ func TestProgramKeepsClonesAsSnapshots(t *testing.T) {
 	}
 }
 
-// With the vendor's name a handle has the name of its volume at the creation. The attacher compares handles, so a renamed volume
-// has to be listed as in its PersistentVolume, or it is attached again at each comparison.
+// C13: with the vendor's name a handle has the name of its volume at the creation. The attacher compares handles, so a
+// renamed volume has to be listed as in its PersistentVolume, or it is attached again at each comparison.
 func TestARenamedVolumeIsListedUnderItsHandle(t *testing.T) {
 	account := emulator.Start(t, emulator.Options{Linodes: 1})
 	file, endpoint := filepath.Join(t.TempDir(), "token"), "unix://"+filepath.Join(t.TempDir(), "c.sock")

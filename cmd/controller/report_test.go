@@ -147,7 +147,7 @@ func TestReportReadsEachListOnce(t *testing.T) {
 	}
 }
 
-// Where the list does not prove it, nothing is an orphan, and the notes say why.
+// L4: where the list does not prove it, nothing is an orphan, and the notes say why.
 func TestDoubtAboutOrphansIsSaid(t *testing.T) {
 	a := newInCloud(t, "linode")
 	kept, lost := a.create("prod", "kept"), a.create("prod", "lost")

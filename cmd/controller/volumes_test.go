@@ -47,6 +47,7 @@ func newVolume(t *testing.T, p *files.Pool, name string) pool.Record {
 	return r
 }
 
+// L4: a volume without a record is in the list, too.
 func TestVolumesListsOrphansToo(t *testing.T) {
 	p, dir := newPool(t)
 	whole, bare, gone, broken := newVolume(t, p, "whole"), newVolume(t, p, "bare"), newVolume(t, p, "gone"), newVolume(t, p, "broken")
@@ -109,6 +110,7 @@ func TestVolumesListsOrphansToo(t *testing.T) {
 	}
 }
 
+// L4: a delete removes one volume, by its exact id, and only if nothing uses it.
 func TestVolumesDeletesExactlyOneThatIsFree(t *testing.T) {
 	p, dir := newPool(t)
 	a, b := newVolume(t, p, "a"), newVolume(t, p, "b")
@@ -175,6 +177,7 @@ func TestVolumesNamesEveryWrongFlag(t *testing.T) {
 	}
 }
 
+// L4: snapshots are listed, and removed by an explicit delete only.
 func TestVolumesShowsAndDeletesSnapshots(t *testing.T) {
 	p, dir := newPool(t)
 	vol := newVolume(t, p, "a")

@@ -17,7 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
-// TestReadOnlySys runs the program with /sys as containerd 1.6 and 1.7 mount it in privileged containers, and with a writable one,
+// L7: the program runs with /sys as containerd 1.6 and 1.7 mount it in privileged containers, and with a writable one,
 // on loop devices that were never used (main_e2e_test.go).
 func TestReadOnlySys(t *testing.T) {
 	for mode, writable := range map[string]bool{"ro": false, "rw": true} {

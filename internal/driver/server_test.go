@@ -144,7 +144,7 @@ func TestPluginCapabilitiesFollowTheFeatures(t *testing.T) {
 	}
 }
 
-// An error of a handler becomes one status; a panic becomes Internal, and the process continues (C6).
+// C6: an error of a handler becomes one status; a panic becomes Internal, and the process continues.
 func TestServeErrorsAndPanics(t *testing.T) {
 	mode := make(chan func() error, 1)
 	r := start(t, handlers{create: func(context.Context, *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
@@ -185,7 +185,7 @@ func TestServeErrorsAndPanics(t *testing.T) {
 	}
 }
 
-// Every line of the log has the ids of the request, and none has anything else from it (P3).
+// P3: every line of the log has the ids of the request, and none has anything else from it.
 func TestServeLogsIDsAndNoSecret(t *testing.T) {
 	const canary = "canary-5f2e"
 	r := start(t, handlers{create: func(ctx context.Context, _ *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {

@@ -45,7 +45,7 @@ func noWait(t *testing.T) context.Context {
 	return ctx
 }
 
-// The names are those of pkg/kubelet/cm of Kubernetes 1.37, for both cgroup drivers and all classes of pods.
+// P12: the names are those of pkg/kubelet/cm of Kubernetes 1.37, for both cgroup drivers and all classes of pods.
 func TestCgroupOfAPod(t *testing.T) {
 	const other, otherSlice = "pod1b9c0b5e-6f0a-4b53-9d6b-0c1f7a2d4e12", "pod1b9c0b5e_6f0a_4b53_9d6b_0c1f7a2d4e12.slice"
 	tests := map[string]struct {
@@ -143,7 +143,7 @@ func TestLinesOfIOMax(t *testing.T) {
 	}
 }
 
-// Limits that do not hold are refused, and no file takes the place of what a cgroup lacks.
+// P12: limits that do not hold are refused, and no file takes the place of what a cgroup lacks.
 func TestLimitsThatCannotBeSet(t *testing.T) {
 	root := cgroups(t, "kubepods/pod"+podUID)
 	dir, number := filepath.Join(string(root), "kubepods/pod"+podUID), unix.Mkdev(8, 0)

@@ -53,7 +53,7 @@ func (s sysTree) link(path, to string) {
 	}
 }
 
-// TestCryptAndItsDisk: F8. A mapping belongs to a disk only if the node has the disk and the kernel has the mapping on it.
+// F8: a mapping belongs to a disk only if the node has the disk and the kernel has the mapping on it.
 func TestCryptAndItsDisk(t *testing.T) {
 	sda, sdb, dm := unix.Mkdev(8, 0), unix.Mkdev(8, 16), unix.Mkdev(253, 0)
 	holds := func(s sysTree, disk string) {

@@ -12,8 +12,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/format"
 )
 
-// TestDeviceThatIsMountedElsewhere: in the node's container the mounts of its host are invisible. A device that
-// the host has mounted is not mounted a second time.
+// F14: in the node's container the mounts of its host are invisible. A device that the host has mounted is not mounted a
+// second time.
 func TestDeviceThatIsMountedElsewhere(t *testing.T) {
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {

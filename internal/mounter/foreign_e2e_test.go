@@ -65,6 +65,7 @@ func (d *loopDevice) sum() string {
 	}
 }
 
+// F1: a device with any known signature, or with data of no known kind, is refused and not changed.
 func TestForeignDataIsNeverFormatted(t *testing.T) {
 	t.Parallel()
 	const size = 130 * mib // room for btrfs
@@ -133,6 +134,8 @@ func TestForeignDataIsNeverFormatted(t *testing.T) {
 	}
 }
 
+// F7: a device is not formatted if the request forbids it, if the volume has a source, or if the device is smaller than
+// promised.
 func TestVolumesThatMayNotBeFormatted(t *testing.T) {
 	t.Parallel()
 	dev, programs := newLoop(t, small), counted()
@@ -168,8 +171,7 @@ func TestFormatNonZeroIsForOurOwnBlankVolumes(t *testing.T) {
 	}
 }
 
-// TestDeviceThatChangesUnderTheProbe is F2 and F5: what was true when the device was probed is
-// asked again right before mkfs.
+// F2, F5: what was true when the device was probed is asked again right before mkfs.
 func TestDeviceThatChangesUnderTheProbe(t *testing.T) {
 	t.Parallel()
 	for name, verify := range map[string]func(*loopDevice) error{

@@ -39,7 +39,7 @@ func killPoints(t *testing.T, k *killer, fs mounter.Filesystem) []int {
 	return out
 }
 
-// TestKilledMkfs kills mkfs with SIGKILL at 20 moments. The device may then be formatted again with the record of its
+// F15: the test kills mkfs with SIGKILL at 20 moments. The device may then be formatted again with the record of its
 // format, as long as nothing on it has a signature.
 func TestKilledMkfs(t *testing.T) {
 	t.Parallel()
@@ -117,7 +117,7 @@ func finishedOnlyWithoutASignature(t *testing.T, m *machine, dev *loopDevice, re
 	dev.detach()
 }
 
-// TestRecordBesideForeignData: a record excuses nothing but what its own mkfs left.
+// F1, F14: a record excuses nothing but what its own mkfs left.
 func TestRecordBesideForeignData(t *testing.T) {
 	t.Parallel()
 	for name, program := range map[string][]string{
@@ -145,7 +145,7 @@ func TestRecordBesideForeignData(t *testing.T) {
 	}
 }
 
-// TestRecordComesFirst: a format whose record cannot be written writes nothing to the device.
+// F15: a format whose record cannot be written writes nothing to the device.
 func TestRecordComesFirst(t *testing.T) {
 	t.Parallel()
 	dev, programs := newLoop(t, small), counted()
@@ -159,7 +159,7 @@ func TestRecordComesFirst(t *testing.T) {
 	}
 }
 
-// TestNodeKilledInMkfs kills the whole program that runs mkfs. mkfs dies with it.
+// F15: if the program that runs mkfs is killed, mkfs dies with it.
 func TestNodeKilledInMkfs(t *testing.T) {
 	t.Parallel()
 	for _, fs := range allFilesystems {

@@ -45,8 +45,7 @@ func staged(t *testing.T, m *machine, fs mounter.Filesystem, size int64) (*loopD
 	return dev, staging
 }
 
-// TestOneFormatForManyStages is F6: a hundred stages keep every byte, whatever caches of the
-// machine know, and mkfs runs once.
+// F6: a hundred stages keep every byte, whatever caches of the machine know, and mkfs runs once.
 func TestOneFormatForManyStages(t *testing.T) {
 	t.Parallel()
 	for _, fs := range someFilesystems() {
@@ -96,7 +95,7 @@ func forget(t *testing.T, dev *loopDevice) {
 	}
 }
 
-// TestOccupiedStagingPath is F9: whatever else is mounted there is an error, never success.
+// F9: if anything else is mounted at the staging path, mounting there is an error, never success.
 func TestOccupiedStagingPath(t *testing.T) {
 	t.Parallel()
 	for _, fs := range allFilesystems {
@@ -141,7 +140,7 @@ func TestOccupiedStagingPath(t *testing.T) {
 	}
 }
 
-// A mount that outlived its disk is in the way, whichever device is to be mounted there.
+// A4: a mount that outlived its disk is in the way, whichever device is to be mounted there.
 func TestMountOfADiskThatHasGone(t *testing.T) {
 	t.Parallel()
 	m, sys := machineWith(mount.Config{Sysfs: host.Sysfs(t.TempDir())}), newMachine() // no disk is listed there
@@ -193,7 +192,7 @@ type renamed struct {
 
 func (r renamed) Path() string { return r.path }
 
-// TestBindOfWhatWasMountedMeanwhile: between the look at the staging path and the bind another device may come there.
+// F12: between the look at the staging path and the bind another device may come there.
 func TestBindOfWhatWasMountedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, fs := range allFilesystems {
@@ -230,8 +229,7 @@ func TestBindOfWhatWasMountedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestPublishNeedsAStagedVolume is the lower half of F12: without a mount at the staging path the
-// directory there is the node's own disk.
+// F12: without a mount at the staging path the directory there is the node's own disk.
 func TestPublishNeedsAStagedVolume(t *testing.T) {
 	t.Parallel()
 	m, dir := newMachine(), t.TempDir()
@@ -298,7 +296,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestFailingUnmountLosesNothing is P7 and the lower half of F11.
+// P7: an unmount that fails leaves the target, its content and the mount table as they were.
 func TestFailingUnmountLosesNothing(t *testing.T) {
 	t.Parallel()
 	m := newMachine()

@@ -103,8 +103,8 @@ func (failing) Run(ctx context.Context, cmd host.Command) (host.Output, error) {
 	return host.Programs{}.Run(ctx, cmd)
 }
 
-// TestGrow is E3, E5 and C9 at this level: after the device grew the filesystem has its size,
-// asking again runs nothing, and it mounts again and is consistent.
+// E3: after the device grew the filesystem has its size, asking again runs nothing, and it mounts again and is
+// consistent.
 func TestGrow(t *testing.T) {
 	t.Parallel()
 	const larger = 2 * small
@@ -150,7 +150,7 @@ func TestGrow(t *testing.T) {
 	}
 }
 
-// What a call has mounted is taken down when it does not grow, since its kind of failure means to the kubelet that
+// E5: what a call has mounted is taken down when it does not grow, since its kind of failure means to the kubelet that
 // nothing is mounted; what was mounted before stays, and the kind is one that the kubelet repeats.
 func TestAGrowthThatFailsAtStage(t *testing.T) {
 	t.Parallel()
@@ -185,7 +185,7 @@ func TestAGrowthThatFailsAtStage(t *testing.T) {
 	}
 }
 
-// TestGrowAtStage covers a device that grew while nothing was mounted, as after a restore.
+// C9: stage grows the filesystem of a device that grew while nothing was mounted, as after a restore.
 func TestGrowAtStage(t *testing.T) {
 	t.Parallel()
 	for _, fs := range allFilesystems {

@@ -17,7 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/format"
 )
 
-// TestUnreadableDiskIsNeverFormatted is F1: wherever one read fails, there is an error and no mkfs.
+// F1: wherever one read fails, there is an error and no mkfs.
 func TestUnreadableDiskIsNeverFormatted(t *testing.T) {
 	t.Parallel()
 	const size = 320 * mib
@@ -135,7 +135,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	t.Fatalf("it never came that %s", what)
 }
 
-// TestBlkidThatFailsIsNotAnAnswer covers the other half of F1: our own read is fine and blkid is not.
+// F1: the driver's own read is fine and blkid's is not: nothing is formatted.
 func TestBlkidThatFailsIsNotAnAnswer(t *testing.T) {
 	dev, programs := newLoop(t, small), counted()
 	for name, script := range map[string]string{

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 )
 
-// TestAHundredVolumesOnAScarceBudget takes 100 volumes, 16 at a time, through create, attach, detach
-// and delete, with operations of 2 s on 10 machines and a look for each two of them.
+// P1: the test takes 100 volumes, 16 at a time, through create, attach, detach and delete, with operations of 2 s on 10
+// machines and a look for each two of them.
 func TestAHundredVolumesOnAScarceBudget(t *testing.T) {
 	minute := func(calls int) []budget.Window { return []budget.Window{{Calls: calls, Per: time.Minute}} }
 	tests := map[string]struct {

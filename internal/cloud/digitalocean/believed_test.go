@@ -54,7 +54,7 @@ func TestAListOfNullIsUnavailable(t *testing.T) {
 	want(t, err, fault.Unavailable)
 }
 
-// An answer of any length, also one that is short on the wire, takes no more memory than its bound.
+// P9: an answer of any length, also one that is short on the wire, takes no more memory than its bound.
 func TestAnswersEnd(t *testing.T) {
 	var bomb bytes.Buffer
 	packed, err := gzip.NewWriterLevel(&bomb, gzip.BestSpeed)
@@ -107,7 +107,7 @@ func (c *counted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A list whose pages do not end is an error.
+// P9: a list whose pages do not end is an error.
 func TestAListWithoutEndIsAnError(t *testing.T) {
 	var entries []string
 	for n := range 100 {
@@ -121,7 +121,7 @@ func TestAListWithoutEndIsAnError(t *testing.T) {
 	want(t, err, fault.Unavailable, "behind its first 100 entries")
 }
 
-// A1: attach and detach go through however long each GET takes.
+// A1, A12: attach and detach go through however long each GET takes.
 func TestASlowAPIDelaysAndPreventsNothing(t *testing.T) {
 	for _, takes := range []time.Duration{time.Second, 2500 * time.Millisecond, 10 * time.Second} {
 		t.Run(takes.String(), func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestActionsAreFollowedWithoutTheirList(t *testing.T) {
 	}
 }
 
-// The rule about snapshots is told by its headers, so other words for it neither repeat the request nor slow
+// P1: the rule about snapshots is told by its headers, so other words for it neither repeat the request nor slow
 // everything else down.
 func TestTheRuleAboutSnapshotsInOtherWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -91,6 +91,7 @@ func harness(opts emulator.Options) cloudtest.Harness {
 	}
 }
 
+// A7, C1: the suite that every backend passes: one name is one volume, and a full droplet is Exhausted.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	slow := emulator.Actions(clock.Span{Least: 5 * time.Millisecond, Spread: 5 * time.Millisecond})

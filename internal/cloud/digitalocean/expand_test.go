@@ -84,7 +84,7 @@ func TestAGrowthThatTheDropletRefusesSucceedsAfterTheDetach(t *testing.T) {
 	})
 }
 
-// A quota that refuses an attach is no lack of slots, for which a pod would be sent to another node.
+// A7: a quota that refuses an attach is no lack of slots, for which a pod would be sent to another node.
 func TestAQuotaThatRefusesAnAttachIsNoLackOfSlots(t *testing.T) {
 	account := start(t, emulator.Options{})
 	c := open(t, account)

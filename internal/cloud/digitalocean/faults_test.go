@@ -44,7 +44,7 @@ func at(t *testing.T, account *emulator.Cloud, id cloud.VolumeID, droplet int) {
 	}
 }
 
-// The cloud reports an errored action and not why: the answer says what to do.
+// A8: the cloud reports an errored action and not why: the answer says what to do.
 func TestAnErroredActionIsUnavailableAndRepeatable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(5 * time.Millisecond))})

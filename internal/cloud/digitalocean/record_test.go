@@ -46,6 +46,7 @@ func TestARecordIsOneLine(t *testing.T) {
 	}
 }
 
+// C12: a description that a person wrote makes no volume this cluster's.
 func TestOnlyALineOfTheDriverIsARecord(t *testing.T) {
 	good := record{tags.Hash: hash, tags.Cluster: "prod", tags.Own + "pvc": "data"}.line()
 	for name, text := range map[string]string{

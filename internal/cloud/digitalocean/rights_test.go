@@ -62,7 +62,7 @@ func TestTheScopesAreDocumented(t *testing.T) {
 	}
 }
 
-// Every call works with the documented scopes, and something fails where one is taken away.
+// P10: every call works with the documented scopes, and something fails where one is taken away.
 func TestEveryCallWorksWithTheDocumentedScopesAndNotWithLess(t *testing.T) {
 	all := needed(t)
 	for _, missing := range append([]string{""}, all...) {
@@ -154,7 +154,7 @@ func (s *steps) snapshots(ctx context.Context, c cloud.Cloud, vol cloud.Volume) 
 	s.do("DeleteSnapshot", func() error { return c.DeleteSnapshot(ctx, snap.ID) })
 }
 
-// What a read can prove is named before the first pod waits for it.
+// P10: what a read can prove is named before the first pod waits for it.
 func TestCheckNamesEachScopeThatIsMissing(t *testing.T) {
 	all := needed(t)
 	account := start(t, emulator.Options{})
@@ -185,7 +185,7 @@ func TestCheckNamesEachScopeThatIsMissing(t *testing.T) {
 	}
 }
 
-// Tags are optional unless a request has them; then the refusal names the missing scope.
+// P10: tags are optional unless a request has them; then the refusal names the missing scope.
 func TestTagsThatTheTokenMayNotWrite(t *testing.T) {
 	account := start(t, emulator.Options{})
 	c := stack(open(t, account))

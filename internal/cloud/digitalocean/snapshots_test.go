@@ -232,6 +232,7 @@ func TestTemporarySnapshotsOfClonesAreRemoved(t *testing.T) {
 	}
 }
 
+// C12: a sweep takes no other cluster's temporary snapshot, no young one and none of a user.
 func TestASweepRemovesOldTemporarySnapshotsOfThisClusterOnly(t *testing.T) {
 	account := start(t, emulator.Options{})
 	registry := prometheus.NewRegistry()
@@ -304,7 +305,7 @@ func TestACopyThatAnotherControllerFinishesStays(t *testing.T) {
 	}
 }
 
-// A growth that has completed says nothing of a volume that was deleted meanwhile.
+// C5: a growth that has completed says nothing of a volume that was deleted meanwhile.
 func TestAVolumeDeletedWhileItGrewHasNotGrown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := start(t, emulator.Options{})

@@ -84,8 +84,8 @@ func TestAForeignVolumeOfTheNameIsNeverHandedOut(t *testing.T) {
 	}
 }
 
-// Tags are objects of the account and stay when what they were on is gone. So only those are written that many objects
-// share; what is one object's own is in the volume's description and in the snapshot's name.
+// P11: tags are objects of the account and stay when what they were on is gone. So only those are written that many
+// objects share; what is one object's own is in the volume's description and in the snapshot's name.
 func TestNoTagIsOneObjectsOwn(t *testing.T) {
 	account := start(t, emulator.Options{})
 	c := stack(open(t, account))

@@ -100,6 +100,7 @@ func harness(opts emulator.Options, edit ...func(*linode.Config)) cloudtest.Harn
 	}
 }
 
+// C1: the suite that every backend passes: one name is one volume.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	slow := emulator.Each(clock.Span{Least: 5 * time.Millisecond, Spread: 5 * time.Millisecond})

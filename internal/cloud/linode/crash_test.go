@@ -167,7 +167,7 @@ func TestADetachThatWaitedTakesNothingOffAnotherMachine(t *testing.T) {
 	crashes(clock.Fixed(2*time.Millisecond), emulator.Rules{}).Waited(t)
 }
 
-// A1 to A3, A9, A11, C1, E3, E4, P1, P3, P5: what goes wrong in the cloud, and what a controller answers then.
+// A1, A2, A3, A9, A11, C1, P1, P5, P8: what goes wrong in the cloud, and what a controller answers then.
 func TestWhatGoesWrongInTheCloud(t *testing.T) {
 	for name, rules := range map[string]emulator.Rules{
 		"stricter answers": strict, "a device that shows as it goes": {ReadyWhileDetaching: true}, clonesAsSnapshots: strict,
@@ -179,8 +179,7 @@ func TestWhatGoesWrongInTheCloud(t *testing.T) {
 	}
 }
 
-// Two controllers on one account are asked the same at once: locks and queues of one process carry no
-// correctness.
+// C1: two controllers on one account are asked the same at once: locks and queues of one process carry no correctness.
 func TestTwoControllersAtOnceConverge(t *testing.T) {
 	for name, rules := range worlds {
 		t.Run(name, func(t *testing.T) {

@@ -64,7 +64,7 @@ func post(account *emulator.Cloud, route string, effect faults.Effect) {
 	account.Arm(emulator.Fault{Method: "POST", Route: route, Times: 1, Effect: effect})
 }
 
-// The cloud gives changes up without a word: the answer says what to do.
+// A8: the cloud gives changes up without a word: the answer says what to do.
 func TestAChangeThatTheCloudGivesUpIsUnavailableAndRepeatable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(50 * time.Millisecond))})

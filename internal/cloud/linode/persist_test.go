@@ -20,7 +20,7 @@ func persisting(p linode.Persist) func(*linode.Config) {
 	return func(cfg *linode.Config) { cfg.Persist = p }
 }
 
-// An attachment survives a boot of its Linode unless that is not wanted; the list says which did.
+// A13: an attachment survives a boot of its Linode unless that is not wanted; the list says which did.
 func TestABootKeepsWhatPersists(t *testing.T) {
 	for mode, nodes := range map[linode.Persist][]cloud.NodeID{
 		linode.PersistAuto: {node1}, linode.PersistAlways: {node1}, linode.PersistNever: nil,
@@ -42,8 +42,8 @@ func TestABootKeepsWhatPersists(t *testing.T) {
 	}
 }
 
-// Where the configuration has fewer slots than the Linode, the rest is attached without persistence, and only the first
-// of them costs refused requests.
+// A7: where the configuration has fewer slots than the Linode, the rest is attached without persistence, and only the
+// first of them costs refused requests.
 func TestAttachmentsThatDoNotFitIntoTheConfiguration(t *testing.T) {
 	for name, tc := range map[string]struct {
 		shape    emulator.Linode

@@ -58,6 +58,7 @@ func restore(name string, from cloud.SnapshotID) cloud.CreateVolumeRequest {
 	return req
 }
 
+// C2: a restore to a larger size has the size, the content and the encryption of the snapshot.
 func TestASnapshotIsRestoredToALargerSizeWithItsEncryption(t *testing.T) {
 	for _, value := range []string{"true", "false"} {
 		t.Run("encrypted "+value, func(t *testing.T) {
@@ -90,8 +91,8 @@ func TestASnapshotIsRestoredToALargerSizeWithItsEncryption(t *testing.T) {
 	}
 }
 
-// To everything that is about volumes a snapshot is no volume, and the other way round, also when a person has changed its label or its
-// tags.
+// C12: to everything that is about volumes a snapshot is no volume, and the other way round, also when a person has
+// changed its label or its tags.
 func TestASnapshotIsNoVolumeAndAVolumeIsNoSnapshot(t *testing.T) {
 	for name, change := range map[string]string{
 		"as it was made": `{}`, "with a new label": `{"label": "mine"}`, "without its tags": `{"tags": []}`,
@@ -227,8 +228,8 @@ func TestAVolumeHasAtMost32Snapshots(t *testing.T) {
 	}
 }
 
-// A sweep removes what an interrupted snapshot has left, and no snapshot, however old. The unfinished copies of a clone and of a
-// snapshot with one name are two.
+// C12: a sweep removes what an interrupted snapshot has left, and no snapshot, however old. The unfinished copies of a
+// clone and of a snapshot with one name are two.
 func TestASweepTakesNoSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := start(t, emulator.Options{})
@@ -262,7 +263,7 @@ func TestASweepTakesNoSnapshot(t *testing.T) {
 	})
 }
 
-// Two controllers are asked for one name, of two volumes: one of them has it, and nothing is left of the other.
+// C8: two controllers are asked for one name, of two volumes: one of them has it, and nothing is left of the other.
 func TestOneNameIsOneSnapshot(t *testing.T) {
 	for seed := range uint64(20) {
 		account := start(t, emulator.Options{Seed: seed, Durations: emulator.Each(clock.Span{Least: time.Millisecond, Spread: 3 * time.Millisecond})})

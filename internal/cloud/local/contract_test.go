@@ -90,6 +90,7 @@ func runContract(t *testing.T, h cloudtest.Harness) {
 	t.Run("decorated", func(t *testing.T) { cloudtest.Run(t, h.InStack(stack)) })
 }
 
+// C1: the suite that every backend passes: one name is one volume.
 func TestContract(t *testing.T) {
 	h := noCopies(harness(func(t *testing.T) string { return t.TempDir() }))
 	// Other users can write to the folder for temporary files.

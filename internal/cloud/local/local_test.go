@@ -63,6 +63,7 @@ func TestVolumeIsWholeAfterARestart(t *testing.T) {
 	}
 }
 
+// C12: a node neither finds nor deletes another node's volumes.
 func TestVolumesOfOtherNodes(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
@@ -116,8 +117,8 @@ func TestBlocksOfOtherSnapshots(t *testing.T) {
 	}
 }
 
-// With an empty disk in place of the pool's, a program that starts creates a new pool: a delete of a volume on the other disk
-// succeeds and removes nothing (docs/adr/0047-a-pool-is-a-mount-point.md).
+// C14: with an empty disk in place of the pool's, a program that starts creates a new pool: a delete of a volume on the
+// other disk succeeds and removes nothing (docs/adr/0047-a-pool-is-a-mount-point.md).
 func TestDeleteWithAnEmptyDiskInPlaceOfThePool(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pool")
 	swap := func(from, to string) {
@@ -170,7 +171,7 @@ func TestCreateRefusesWhatItCannotServe(t *testing.T) {
 	}
 }
 
-// A volume whose record is lost keeps its data, is still listed, and is removed only by its own id.
+// C14: a volume whose record is lost keeps its data, is still listed, and is removed only by its own id.
 func TestVolumeWithoutItsRecordIsKeptAndListed(t *testing.T) {
 	dir := t.TempDir()
 	vol := create(t, open(t, dir), "a")
@@ -221,6 +222,7 @@ func TestVolumeWhoseImageIsGone(t *testing.T) {
 	wantKind(t, "DeleteVolume", l.DeleteVolume(t.Context(), vol.ID), fault.None)
 }
 
+// P5: a page token that this list did not return is StalePage.
 func TestForeignPageTokensAreStale(t *testing.T) {
 	l := open(t, t.TempDir())
 	create(t, l, "a")

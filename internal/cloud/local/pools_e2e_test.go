@@ -130,8 +130,9 @@ func TestClassesOfTwoPools(t *testing.T) {
 	}
 }
 
-// The disk of one pool is not mounted: its volumes are neither gone nor created again, and the other pool works. A program that had
-// opened the pool waits for it; a program that is started later treats the node as one without that pool.
+// C14: the disk of one pool is not mounted: its volumes are neither gone nor created again, and the other pool works. A
+// program that had opened the pool waits for it; a program that is started later treats the node as one without that
+// pool.
 func TestOneOfTwoPoolsIsMissing(t *testing.T) {
 	dir, fastDir := disk(t, 1<<30, "mkfs.xfs"), disk(t, 1<<30, "mkfs.xfs")
 	source, err := exec.CommandContext(t.Context(), "findmnt", "-no", "SOURCE", fastDir).Output()

@@ -70,6 +70,7 @@ func harness(cfg memory.Config) cloudtest.Harness {
 	return h
 }
 
+// C1, C12: the suite that every backend passes: one name is one volume, and a delete acts on an id alone.
 func TestContract(t *testing.T) {
 	bare := memory.Full()
 	bare.Attach, bare.Expand, bare.Snapshots, bare.Clones, bare.Capacity = false, false, false, false, false

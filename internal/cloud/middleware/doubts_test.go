@@ -12,8 +12,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// A list may be older than the object that an earlier call created and not show it, so for a while it does not make a refusal
-// final.
+// C1: a list may be older than the object that an earlier call created and not show it, so for a while it does not make
+// a refusal final.
 func TestAnOldListDoesNotMakeARefusalFinal(t *testing.T) {
 	type answered map[time.Duration]fault.Kind // the kind of a refused repeat, by the time since the create
 	for name, tc := range map[string]struct {

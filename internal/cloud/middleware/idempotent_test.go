@@ -16,7 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// By the failure table one name is at most one volume, whatever fails on the way (C1).
+// C1: one name is at most one volume, whichever call fails on the way.
 func TestALostAnswerMakesOneVolume(t *testing.T) {
 	tests := map[string]struct {
 		faults map[memory.Call]memory.Fault
@@ -85,8 +85,8 @@ func (answer) FromCloud() {}
 
 func (a answer) Unwrap() error { return a.Kind }
 
-// A cloud that checks its quota before the name refuses the repeat of a create that used up the quota. A final answer would make
-// the provisioner forget that volume.
+// C1: a cloud that checks its quota before the name refuses the repeat of a create that used up the quota. A final
+// answer would make the provisioner forget that volume.
 func TestARefusedRepeatFindsWhatTheFirstCallMade(t *testing.T) {
 	for _, refusal := range []error{
 		fault.Exhausted, fault.Denied, fault.NotFound, fault.Precondition, fault.OutOfRange,
@@ -149,6 +149,7 @@ func TestAWrongRequestIsLookedForOnlyIfTheCloudSaysSo(t *testing.T) {
 	}
 }
 
+// C1: the volume of a create that the caller gave up is what the next create returns.
 func TestAnAbandonedCreateIsFoundByTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := memory.New(memory.Config{OperationTime: time.Minute, ReadLag: time.Second})
@@ -185,7 +186,8 @@ func TestAFoundVolumeIsWaitedForLikeANewOne(t *testing.T) {
 	})
 }
 
-// A restore to a larger size continues where it was interrupted, and returns what it would have returned at first (C2, C3).
+// C2, C3, C5: a restore to a larger size continues where it was interrupted, and returns what it would have returned at
+// first.
 func TestARestoreToALargerSizeCanBeRepeatedFromAnyPoint(t *testing.T) {
 	uncertain := fault.Uncertain
 	tests := map[string]struct {
@@ -269,7 +271,7 @@ func TestAConflictSaysWhatDiffers(t *testing.T) {
 	}
 }
 
-// A snapshot whose caller is gone is found again and can be deleted (C8).
+// C8: a snapshot whose caller is gone is found again and can be deleted.
 func TestALostAnswerMakesOneSnapshot(t *testing.T) {
 	for name, lost := range map[string]memory.Fault{
 		"the answer is lost":  memory.LoseAnswer(),
@@ -299,7 +301,7 @@ func TestALostAnswerMakesOneSnapshot(t *testing.T) {
 	}
 }
 
-// Two clusters of one account can request the same name and never get each other's volume (C12).
+// C12: two clusters of one account can request the same name and never get each other's volume.
 func TestAnotherClustersVolumeIsNeverAdopted(t *testing.T) {
 	account := memory.NewAccount(memory.Config{})
 	one := middleware.NewIdempotent(account.Cluster("one"))

@@ -215,6 +215,7 @@ func TestThePastPlacesTheFirstRead(t *testing.T) {
 	}
 }
 
+// A10: a change whose caller has gone continues, and the next call joins it.
 func TestAChangeGoesOnWithoutItsCallerAndTheNextCallJoinsIt(t *testing.T) {
 	s := newSite(10 * time.Second)
 	simulated(t, s, func(t *testing.T, r *ops.Runner) {
@@ -289,8 +290,8 @@ func TestARefusalIsDecidedWhenNothingIsUnderWay(t *testing.T) {
 	})
 }
 
-// An API whose requests do not say which state they are meant for: however slow its reads are, the change is
-// sent, right after one of them.
+// A12: an API whose requests do not say which state they are meant for: however slow its reads are, the change is sent,
+// right after one of them.
 func TestALeaseCountsFromTheArrivalOfTheState(t *testing.T) {
 	for _, read := range []time.Duration{time.Second, 2500 * time.Millisecond, 10 * time.Second} {
 		t.Run(read.String(), func(t *testing.T) {
@@ -380,7 +381,7 @@ func TestPanicsOfABackendAreSurvived(t *testing.T) {
 	})
 }
 
-// Calls that wait are bounded, and detaches have room beyond the others.
+// P1: calls that wait are bounded, and detaches have room beyond the others.
 func TestTooManyCallsAreRefusedAtOnce(t *testing.T) {
 	s := newSite(time.Hour)
 	simulated(t, s, func(t *testing.T, r *ops.Runner) {

@@ -201,7 +201,7 @@ func TestASilentCloudIsWaitedForForAMinute(t *testing.T) {
 	})
 }
 
-// What the cloud says about the next look at an operation is kept to, and an operation that is not known right
+// A12: what the cloud says about the next look at an operation is kept to, and an operation that is not known right
 // after its begin is running.
 func TestOperationsAreAskedForAsTheCloudWants(t *testing.T) {
 	simulated(t, func(t *testing.T) {

@@ -101,6 +101,7 @@ func harness(opts emulator.Options) cloudtest.Harness {
 	}
 }
 
+// C1: the suite that every backend passes: one name is one volume.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	slow := emulator.Each(clock.Span{Least: 2 * time.Millisecond, Spread: 2 * time.Millisecond})

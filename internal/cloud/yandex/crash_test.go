@@ -127,7 +127,7 @@ func TestADetachThatWaitedTakesNothingOffAnotherMachine(t *testing.T) {
 	crashes(clock.Fixed(2*time.Millisecond), emulator.Rules{}).Waited(t)
 }
 
-// A1 to A3, A9, A11, C1, E3, E4, P1, P3, P5: what goes wrong in the cloud, and what a controller answers then.
+// A1, A2, A3, A9, A11, C1, C5, E4, P1: what goes wrong in the cloud, and what a controller answers then.
 func TestWhatGoesWrongInTheCloud(t *testing.T) {
 	t.Parallel()
 	for name, rules := range map[string]emulator.Rules{
@@ -140,8 +140,7 @@ func TestWhatGoesWrongInTheCloud(t *testing.T) {
 	}
 }
 
-// Two controllers on one folder are asked the same at once: locks and queues of one process carry no
-// correctness.
+// C1: two controllers on one folder are asked the same at once: locks and queues of one process carry no correctness.
 func TestTwoControllersAtOnceConverge(t *testing.T) {
 	t.Parallel()
 	for world, rules := range worlds {

@@ -67,7 +67,7 @@ func left(t *testing.T, folder *emulator.Cloud, disks int) {
 	}
 }
 
-// An operation that the cloud gives up has changed nothing: the call says so in the cloud's words, and its repeat is
+// A8: an operation that the cloud gives up has changed nothing: the call says so in the cloud's words, and its repeat is
 // carried out.
 func TestAFailedOperationIsToldApart(t *testing.T) {
 	simulated(t, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestAFullMachineIsExhausted(t *testing.T) {
 	at(t, folder, last.ID, "")
 }
 
-// As many operations as the folder can have, of whomever, delay and never fail; a real quota is an answer.
+// P1: as many operations as the folder can have, of whomever, delay and never fail; a real quota is an answer.
 func TestActiveOperationsAreADelayAndQuotasAreNot(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		folder := start(t, emulator.Options{Rules: emulator.Rules{ActiveOperations: 1, DiskLimit: 2, CapacityLimit: 3 << 30}, Durations: emulator.Each(clock.Fixed(time.Second))})

@@ -62,8 +62,8 @@ func TestAUsedUpKeyIsNotTheEnd(t *testing.T) {
 	}
 }
 
-// A create that another controller has begun under the same key is joined and not repeated; one with another wish
-// is told that the name is taken.
+// C1: a create that another controller has begun under the same key is joined and not repeated; one with another wish is
+// told that the name is taken.
 func TestAKeyThatIsRunningIsJoined(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		folder := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(time.Second))})
@@ -152,8 +152,8 @@ func TestADiskThatIsNotReadyIsNotReturned(t *testing.T) {
 	})
 }
 
-// The parameters of a class reach the disk; a type that no zone of the request has is Exhausted, and one that
-// nobody has is refused.
+// C7: the parameters of a class reach the disk; a type that no zone of the request has is Exhausted, and one that nobody
+// has is refused.
 func TestTypesAndZones(t *testing.T) {
 	folder := start(t, emulator.Options{Zones: map[string]emulator.Zone{
 		emulator.DefaultZone: {DiskTypes: []string{"network-hdd"}}, "ru-central1-b": {},

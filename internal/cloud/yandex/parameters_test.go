@@ -18,7 +18,7 @@ func placed(name, group string) cloud.CreateVolumeRequest {
 	return req
 }
 
-// A group has a zone, so its disks are made there. What of a class does not exist is the class's mistake.
+// C7: a group has a zone, so its disks are made there. What of a class does not exist is the class's mistake.
 func TestADiskIsMadeInItsPlacementGroup(t *testing.T) {
 	folder := start(t, emulator.Options{})
 	c := stack(open(t, folder))

@@ -194,7 +194,7 @@ func TestARestoreInAnotherZoneToALargerSize(t *testing.T) {
 	}
 }
 
-// A restore that asks for less than the snapshot needs gets what it needs, or OutOfRange where a limit forbids it.
+// C5: a restore that asks for less than the snapshot needs gets what it needs, or OutOfRange where a limit forbids it.
 func TestARestoreIsAsLargeAsItsSource(t *testing.T) {
 	folder := start(t, emulator.Options{})
 	c := stack(open(t, folder))
@@ -296,6 +296,7 @@ func TestASweepCountsWhatItCannotDelete(t *testing.T) {
 	}
 }
 
+// C12: a sweep takes no other cluster's temporary snapshot, no young one and none of a user.
 func TestASweepRemovesOldTemporarySnapshotsOfThisClusterOnly(t *testing.T) {
 	folder := start(t, emulator.Options{})
 	registry := prometheus.NewRegistry()

@@ -7,7 +7,7 @@ import (
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
 )
 
-// What asks a disk to grow has to know before what it will be rounded up to.
+// E3: what asks a disk to grow has to know before what it will be rounded up to.
 func TestADiskSaysTheStepsThatItGrowsIn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		diskType            string

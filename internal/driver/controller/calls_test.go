@@ -169,6 +169,7 @@ func TestExpandSizes(t *testing.T) {
 	}), codes.InvalidArgument, "volume_capability")
 }
 
+// P5: pages are complete, and a token that is not of the list is Aborted.
 func TestListVolumes(t *testing.T) {
 	r := start(t, memory.Config{})
 	want := map[string]bool{}

@@ -59,6 +59,7 @@ var changes = map[memory.Call]change{
 	},
 }
 
+// P2: a second change of a volume or snapshot is Aborted while the first one runs.
 func TestASecondChangeOfWhatIsBeingChangedIsAborted(t *testing.T) {
 	onVolume := []memory.Call{memory.CallDeleteVolume, memory.CallDetach, memory.CallAttach, memory.CallExpandVolume, memory.CallModifyVolume}
 	for held, begin := range changes {

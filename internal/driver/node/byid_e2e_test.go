@@ -134,7 +134,7 @@ func growCloudDisk(t *testing.T, v *volume) int64 {
 	return 2 * st.Size()
 }
 
-// What is another volume's is left alone, whatever path a call names.
+// F4: what is another volume's is left alone, whatever path a call names.
 func TestCloudDiskOfAnotherVolumeIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	m := newCloudMachine(t, newDir(t))
@@ -181,8 +181,8 @@ func TestFailedStageOfACloudDiskIsForgotten(t *testing.T) {
 	}
 }
 
-// The record of a volume that went without an unstage, as from a machine that died, keeps no later volume
-// with the same disk's name from it.
+// F4: the record of a volume that went without an unstage, as from a machine that died, keeps no later volume with the
+// same disk's name from it.
 func TestRecordOfAVolumeThatIsGoneGivesWay(t *testing.T) {
 	t.Parallel()
 	m := newCloudMachine(t, newDir(t))

@@ -106,8 +106,8 @@ func (d *lostDisk) serves(t *testing.T) {
 	}
 }
 
-// TestDiskThatWasTakenAwayByForceAndCameBack: its mount at the staging path is in the way of nobody. While the first
-// disk is listed still, perhaps with data that is not on it yet, nothing is touched.
+// A4: its mount at the staging path is in the way of nobody. While the first disk is listed still, perhaps with data
+// that is not on it yet, nothing is touched.
 func TestDiskThatWasTakenAwayByForceAndCameBack(t *testing.T) {
 	for _, fs := range []string{"ext4", "xfs", ""} {
 		t.Run(kindName(fs)+" staged again", func(t *testing.T) {

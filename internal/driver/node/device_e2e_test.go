@@ -12,7 +12,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
-// TestDeviceThatIsNotAsPromised: missing, too small, with anybody's data on it. Refused, nothing changed.
+// F5: a device that is missing, is too small or has somebody's data on it is refused, and nothing changes.
 func TestDeviceThatIsNotAsPromised(t *testing.T) {
 	calls := countMkfs(t)
 	m := newMachine(t, machineConfig{})

@@ -43,8 +43,8 @@ func TestEncryptedFormatThatOutlivesItsCall(t *testing.T) {
 	v.gone()
 }
 
-// TestEncryptedStageWhileAPodHasTheMapping: F8, F11. The staging bind of a raw block volume is gone, and its pod has the
-// mapping: it stays open, because its number would be the next mapping's.
+// F8, F11: the staging bind of a raw block volume is gone, and its pod has the mapping: it stays open, because its
+// number would be the next mapping's.
 func TestEncryptedStageWhileAPodHasTheMapping(t *testing.T) {
 	t.Parallel()
 	v := newEncrypted(t, "", 96*mib)
@@ -86,8 +86,8 @@ func TestEncryptedTargetWithTheDisk(t *testing.T) {
 	v.gone()
 }
 
-// TestEncryptedUnstageIsRepeated: a mapping with the name of another driver that cannot be closed at once is found by the
-// next unstage, when nothing is mounted any more.
+// F8: a mapping with the name of another driver that cannot be closed at once is found by the next unstage, when nothing
+// is mounted any more.
 func TestEncryptedUnstageIsRepeated(t *testing.T) {
 	t.Parallel()
 	for _, fs := range []string{"ext4", ""} {
@@ -104,8 +104,8 @@ func TestEncryptedUnstageIsRepeated(t *testing.T) {
 	}
 }
 
-// TestEncryptedHalfMadeMapping: a cryptsetup that was killed left a mapping without a table, which sysfs does not list, or one
-// whose table is not in use. It is removed, and where that fails the volume waits.
+// F8: a cryptsetup that was killed left a mapping without a table, which sysfs does not list, or one whose table is not
+// in use. It is removed, and where that fails the volume waits.
 func TestEncryptedHalfMadeMapping(t *testing.T) {
 	t.Parallel()
 	v := newEncrypted(t, "ext4", 96*mib)
@@ -138,8 +138,7 @@ func TestEncryptedStageThatFails(t *testing.T) {
 	v.gone()
 }
 
-// TestEncryptedGrowthNeedsItsKey: E2. The mapping grows between the disk and the filesystem. The key is needed where it is
-// opened or grows.
+// E2: the mapping grows between the disk and the filesystem. The key is needed where it is opened or grows.
 func TestEncryptedGrowthNeedsItsKey(t *testing.T) {
 	t.Parallel()
 	v := newEncrypted(t, "xfs", ordinary)
@@ -212,8 +211,8 @@ func TestEncryptedVolumeAsAPlainDisk(t *testing.T) {
 	plain.gone()
 }
 
-// TestEncryptedCopyOfAHeaderThatIsNotOurs: a copy whose header was made by another program, such as by a pod in a plain raw
-// block volume, is refused before its key is tried. A copy of an encrypted volume is staged.
+// L10: a copy whose header was made by another program, such as by a pod in a plain raw block volume, is refused before
+// its key is tried. A copy of an encrypted volume is staged.
 func TestEncryptedCopyOfAHeaderThatIsNotOurs(t *testing.T) {
 	t.Parallel()
 	v := newEncrypted(t, "ext4", 96*mib)

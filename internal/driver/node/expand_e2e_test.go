@@ -74,8 +74,8 @@ func (v *volume) total(t *testing.T) int64 {
 	return got[csi.VolumeUsage_BYTES].GetTotal()
 }
 
-// TestExpandPublishedVolume (failures E1, E3 and E5 of the catalogue): device and filesystem grow, a
-// repeat is cheap, nothing shrinks, and the grown volume unmounts, checks clean and mounts again.
+// E1, E3, E5: device and filesystem grow, a repeat is cheap, nothing shrinks, and the grown volume unmounts, checks
+// clean and mounts again.
 func TestExpandPublishedVolume(t *testing.T) {
 	t.Parallel()
 	for _, fs := range append(filesystems, "") {
@@ -141,7 +141,7 @@ func sizeOf(t *testing.T, path string) int64 {
 	return info.Size()
 }
 
-// TestExpandRefusals (failure E3 of the catalogue): too large is OutOfRange at once, and nothing grew.
+// E3: a size that is too large is OutOfRange at once, and nothing grows.
 func TestExpandRefusals(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, machineConfig{})
@@ -204,8 +204,7 @@ func TestExpandThroughAReadOnlyTarget(t *testing.T) {
 	v.gone()
 }
 
-// TestStageGrowsAFilesystemThatIsSmallerThanItsDevice (failure C9 of the catalogue): what was restored
-// from a smaller volume has the size that was asked for.
+// C9, E5: what was restored from a smaller volume has the size that was asked for.
 func TestStageGrowsAFilesystemThatIsSmallerThanItsDevice(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, machineConfig{})

@@ -13,8 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
-// TestVolumeThatWasWrittenIsNeverFormatted: a raw block volume holds data where nothing but the pool knows of it,
-// and is then staged as a filesystem.
+// F1: a raw block volume holds data where nothing but the pool knows of it, and is then staged as a filesystem.
 func TestVolumeThatWasWrittenIsNeverFormatted(t *testing.T) {
 	t.Parallel()
 	const size, gap = 1024 * mib, 203 * mib // the probe reads 4 KiB of every 8 MiB
@@ -39,8 +38,7 @@ func TestVolumeThatWasWrittenIsNeverFormatted(t *testing.T) {
 	}
 }
 
-// TestCopyOfAVolumeThatWasNeverFormatted: where the pool proves that nothing was ever written into the copy, it is
-// as blank as its source.
+// F7: where the pool proves that nothing was ever written into the copy, it is as blank as its source.
 func TestCopyOfAVolumeThatWasNeverFormatted(t *testing.T) {
 	t.Parallel()
 	for _, fs := range filesystems {

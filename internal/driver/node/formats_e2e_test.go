@@ -63,7 +63,7 @@ func TestAFormatThatWasCutOff(t *testing.T) {
 	}
 }
 
-// F15: a record that is not of this disk, of this filesystem and of this very attachment formats nothing.
+// F13, F14, F15: a record that is not of this disk, of this filesystem and of this very attachment formats nothing.
 func TestAStaleFormatRecord(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happens func(t *testing.T, m *cloudMachine, v *volume)

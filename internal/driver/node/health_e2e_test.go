@@ -46,9 +46,8 @@ func (v *volume) health(t *testing.T) []string {
 	return reasons
 }
 
-// TestDeadMountIsNeverUsedAgain (failure A4 of the catalogue): the filesystem below the staging path died
-// while it was mounted. Publish and stage refuse it, it is counted, and unstage and stage bring the
-// volume back with its data.
+// A4: the filesystem below the staging path died while it was mounted. Publish and stage refuse it, it is counted, and
+// unstage and stage bring the volume back with its data.
 func TestDeadMountIsNeverUsedAgain(t *testing.T) {
 	t.Parallel()
 	for _, fs := range []string{"ext4", "xfs"} {
@@ -159,8 +158,7 @@ func TestStorageHealthOfASoundPool(t *testing.T) {
 	}
 }
 
-// TestUnstageRefusesUntilTheLastTargetIsGone (failure F11 of the catalogue) on a filesystem with open files:
-// an error means that nothing changed, and a retry succeeds.
+// F11: on a filesystem with open files an error means that nothing changed, and a retry succeeds.
 func TestUnstageRefusesUntilTheLastTargetIsGone(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, machineConfig{})

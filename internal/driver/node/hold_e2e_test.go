@@ -25,8 +25,8 @@ func (v *volume) openPublished(t *testing.T) *os.File {
 	return must1(os.OpenFile(v.target, os.O_RDWR, 0))(t)
 }
 
-// TestPodThatClearsItsLoopDevice: the node of a loop device takes LOOP_CLR_FD from any process that may write to it.
-// The bind of such a node is unpublished and unstaged, and is in the way of no volume.
+// F11: the node of a loop device takes LOOP_CLR_FD from any process that may write to it. The bind of such a node is
+// unpublished and unstaged, and is in the way of no volume.
 func TestPodThatClearsItsLoopDevice(t *testing.T) {
 	m := newMachine(t, machineConfig{})
 	v := m.newVolume("", 64*mib)
@@ -51,7 +51,7 @@ func TestPodThatClearsItsLoopDevice(t *testing.T) {
 	}
 }
 
-// TestStageAfterItsLoopDeviceWasCleared: the bind at the staging path is the volume's own and leads nowhere.
+// A4: the bind at the staging path is the volume's own and leads nowhere.
 func TestStageAfterItsLoopDeviceWasCleared(t *testing.T) {
 	m := newMachine(t, machineConfig{})
 	for range 5 {

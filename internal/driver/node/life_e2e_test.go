@@ -95,7 +95,7 @@ func TestLifeOfARawBlockVolume(t *testing.T) {
 	v.gone()
 }
 
-// TestStatsOfFilesystemAndBlock: both kinds are measured, at the staging and at the target path.
+// P6: both kinds are measured, at the staging and at the target path.
 func TestStatsOfFilesystemAndBlock(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, machineConfig{})
@@ -239,8 +239,7 @@ func TestManyPublishesAtOnce(t *testing.T) {
 	}
 }
 
-// TestStageUnstageHundredTimes: a volume that has a filesystem is never formatted again, also without
-// what udev knows (failure F6 of the catalogue).
+// F6: a volume that has a filesystem is never formatted again, also without what udev knows.
 func TestStageUnstageHundredTimes(t *testing.T) {
 	calls := countMkfs(t)
 	m := newMachine(t, machineConfig{})

@@ -13,8 +13,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
-// TestLimitsThatANodeCannotSet: a volume whose class limits I/O is not published without its limits. TestIOLimits in the virtual machine
-// has those that hold.
+// P12: a volume whose class limits I/O is not published without its limits. TestIOLimits in the virtual machine has
+// those that hold.
 func TestLimitsThatANodeCannotSet(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ dir, says string }{

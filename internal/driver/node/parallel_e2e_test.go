@@ -23,9 +23,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
-// TestASlowFormatBlocksOnlyItsVolume (failure P2 of the catalogue): while mkfs of one volume hangs the
-// others proceed, that volume answers Aborted, reads are served, the RPC may end, and the same
-// call later finishes the job.
+// P2: while mkfs of one volume hangs the others proceed, that volume answers Aborted, reads are served, the RPC may end,
+// and the same call later finishes the job.
 func TestASlowFormatBlocksOnlyItsVolume(t *testing.T) {
 	dir := t.TempDir()
 	entered, gate := filepath.Join(dir, "entered"), filepath.Join(dir, "gate")
@@ -130,9 +129,8 @@ func TestManyVolumesAtOnce(t *testing.T) {
 	}
 }
 
-// TestSecretsNeverShow (failure P3 of the catalogue): a canary in every secret, in context keys for
-// tokens is in no log line at the highest verbosity, no error, no metric and no
-// argument of a program.
+// P3: a canary in every secret, in context keys for tokens is in no log line at the highest verbosity, no error, no
+// metric and no argument of a program.
 func TestSecretsNeverShow(t *testing.T) {
 	const canary = "canary-7f3a9c"
 	argv := filepath.Join(t.TempDir(), "argv")

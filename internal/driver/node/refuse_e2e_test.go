@@ -45,7 +45,7 @@ func (v *volume) refused(t *testing.T, what string, do func() error, want codes.
 
 func (v *volume) files(t *testing.T) string { return listing(t, filepath.Dir(v.staging)) }
 
-// TestStagingPathThatHoldsSomethingElse (failure F9 of the catalogue): AlreadyExists, never OK.
+// F9: a staging path where something else is mounted is AlreadyExists, never OK.
 func TestStagingPathThatHoldsSomethingElse(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, machineConfig{})
@@ -81,8 +81,7 @@ func TestStagingPathThatHoldsSomethingElse(t *testing.T) {
 	other.gone()
 }
 
-// TestSameVolumeStagedInAnotherWay (failure F9 of the catalogue): what is mounted fits the request or
-// the answer is AlreadyExists.
+// F9: what is mounted fits the request or the answer is AlreadyExists.
 func TestSameVolumeStagedInAnotherWay(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, machineConfig{})
@@ -114,8 +113,7 @@ func TestSameVolumeStagedInAnotherWay(t *testing.T) {
 	b.gone()
 }
 
-// TestPublishNeedsALiveStage (failure F12 of the catalogue): with the staging path unmounted behind the
-// driver's back, or never mounted, nothing is bound.
+// F12: with the staging path unmounted behind the driver's back, or never mounted, nothing is bound.
 func TestPublishNeedsALiveStage(t *testing.T) {
 	t.Parallel()
 	for _, fs := range []string{"ext4", "xfs", ""} {
@@ -211,7 +209,7 @@ func TestPublishTwiceWithAnotherMode(t *testing.T) {
 	}
 }
 
-// TestUnstageOfWhatIsInUse (failure F11 of the catalogue): an error, and the mount table as it was.
+// F11: unstage of a volume in use is an error, and the mount table stays as it was.
 func TestUnstageOfWhatIsInUse(t *testing.T) {
 	t.Parallel()
 	for _, fs := range []string{"ext4", "xfs", ""} {
@@ -245,7 +243,7 @@ func TestUnstageOfWhatIsInUse(t *testing.T) {
 	}
 }
 
-// TestUnstageWaitsForTheLastUserOfARawDevice (failure F11 of the catalogue): an open device is in use.
+// F11: while a raw device is open, it is in use.
 func TestUnstageWaitsForTheLastUserOfARawDevice(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, machineConfig{})
@@ -262,7 +260,7 @@ func TestUnstageWaitsForTheLastUserOfARawDevice(t *testing.T) {
 	v.gone()
 }
 
-// TestUnpublishThatCannotUnmount (failure P7 of the catalogue): the target and its content stay.
+// P7: if the unmount fails, the target and its content stay.
 func TestUnpublishThatCannotUnmount(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, machineConfig{})

@@ -72,6 +72,7 @@ func relink(t *testing.T, dir, name, kernel string) {
 	}
 }
 
+// F2, F10: the link is resolved again until its device is the volume's, and that descriptor is used.
 func TestByIDOpensARealDevice(t *testing.T) {
 	const size = 8 << 20
 	dir := t.TempDir()

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// Where the machine's own disks look like volumes, those that are mounted for something else than a volume, and
-// those with other serials, are foreign. Volumes count for nothing, attached, mounted or used raw (A5).
+// A5: where the machine's own disks look like volumes, those that are mounted for something else than a volume, and
+// those with other serials, are foreign. Volumes count for nothing, attached, mounted or used raw.
 func TestForeignDisksThatLookLikeVolumes(t *testing.T) {
 	const boot, data, volume, old = "fhmboot0000000000001", "fhmdata0000000000002", "fhmvolume00000000003", "csi-25174384"
 	const pods = "30 1 252:16 / /var/lib/kubelet/pods/x/volumes/kubernetes.io~csi/pvc/mount rw - ext4 /dev/vdb rw\n"
@@ -61,7 +61,7 @@ func TestForeignDisksThatLookLikeVolumes(t *testing.T) {
 	}
 }
 
-// A disk that the machine has mounted, or that MayBeVolume denies, is never opened as a volume.
+// F3: a disk that the machine has mounted, or that MayBeVolume denies, is never opened as a volume.
 func TestADiskThatTheMachineUsesIsNeverAVolume(t *testing.T) {
 	const volume, boot = "fhmvolume00000000003", "fhmboot0000000000001"
 	const kubelet = "/var/lib/kubelet"

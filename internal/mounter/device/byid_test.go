@@ -74,6 +74,7 @@ func (m machine) link(name, kernel string) {
 	m.symlink("../../"+kernel, "by-id/"+name)
 }
 
+// F3, F4: only a disk whose own serial is the volume's is opened, whatever the links say.
 func TestFindProvesWhoTheDiskIs(t *testing.T) {
 	do := func(name string) string { return string(page(designator(2, 0, 0, name))) }
 	tests := map[string]struct {
@@ -202,7 +203,7 @@ func TestADiskOfTheMachineIsNeverTakenForAVolume(t *testing.T) {
 	}
 }
 
-// D01 of the mutants: a name in sysfs that has passed to another disk since the disk was opened.
+// F3: a name in sysfs that has passed to another disk since the disk was opened proves nothing (D01 of the mutants).
 func TestADiskWhoseNameHasPassedOnIsNoLongerProven(t *testing.T) {
 	m := newMachine(t)
 	m.virtio("vdb", "epd1")
@@ -251,7 +252,7 @@ func TestNamesThatLeadElsewhereAreRefused(t *testing.T) {
 	}
 }
 
-// A volume that was renamed while it was attached keeps its name on the machine; the link says nothing of that.
+// F4: a volume that was renamed while it was attached keeps its name on the machine; the link says nothing of that.
 func TestTwoDisksOfOneNameAreRefused(t *testing.T) {
 	name := string(page(designator(2, 0, 0, "vol-1")))
 	spec := Spec{Volume: "v1", Name: "scsi-0Linode_Volume_vol-1", Serial: "vol-1"}
@@ -270,6 +271,7 @@ func TestTwoDisksOfOneNameAreRefused(t *testing.T) {
 	}
 }
 
+// A8: the wait for a disk ends with the call, and the error says what was seen last.
 func TestOpenEndsWithItsContextAndSaysWhatItSaw(t *testing.T) {
 	m := newMachine(t)
 	m.virtio("vdb", "epd2")
@@ -291,6 +293,7 @@ func TestANodeIsNotADisk(t *testing.T) {
 	}
 }
 
+// F3: a loop device is never taken for a disk below the cloud's own folder of links.
 func TestLoopDevicesAreForOtherDirectories(t *testing.T) {
 	for dir, want := range map[string]bool{
 		"": false, "/dev/disk/by-id": false, "/dev/disk": false, "/dev/disk/by-path/": false, "/dev/../dev/disk/x": false,

@@ -132,6 +132,7 @@ func freshLoop(t *testing.T) string {
 	return "loop" + strconv.Itoa(n)
 }
 
+// L7: a loop device that was just made passes no discard on to the pool.
 func TestFreshLoopDeviceRefusesDiscards(t *testing.T) {
 	loop := freshLoop(t)
 	r := newRig(t, t.TempDir())

@@ -142,8 +142,8 @@ func hashOf(t *testing.T, d *Device, size int64) [sha256.Size]byte {
 	return [sha256.Size]byte(hash.Sum(nil))
 }
 
-// The space of a volume is its own: a foreign file that fills the disk takes none of it, neither for
-// the first write nor for overwriting.
+// L6: the space of a volume is its own: a foreign file that fills the disk takes none of it, neither for the first write
+// nor for overwriting.
 func TestVolumeWritesSucceedOnAFullHostDisk(t *testing.T) {
 	onEveryFilesystem(t, func(t *testing.T, dir string) {
 		const size = 200 * mib
@@ -178,7 +178,7 @@ func TestVolumeWritesSucceedOnAFullHostDisk(t *testing.T) {
 	})
 }
 
-// A write past the size stops at the byte, and the neighbour in the same pool does not notice.
+// L1: a write past the size stops at the byte, and the neighbour in the same pool does not notice.
 func TestWriteStopsAtTheByteLimitWhileANeighbourWrites(t *testing.T) {
 	onEveryFilesystem(t, func(t *testing.T, dir string) {
 		const size = 64 * mib
@@ -266,6 +266,7 @@ func fillFilesystem(t *testing.T, d *Device) {
 	}
 }
 
+// L6: a volume whose blocks the filesystem has freed gets its reservation back.
 func TestReservationComesBackAfterTheFilesystemGaveItUp(t *testing.T) {
 	onEveryFilesystem(t, func(t *testing.T, dir string) {
 		const size = 200 * mib

@@ -20,7 +20,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// A program that has the node of a loop device, such as a pod with a raw block volume, needs no capability for these
+// L8: a program that has the node of a loop device, such as a pod with a raw block volume, needs no capability for these
 // ioctls. Nothing it does stops the volume from being put away, and the next stage has it whole again.
 func TestSettingsThatAPodMadeAreReset(t *testing.T) {
 	for name, spoil := range map[string]func(*unix.LoopInfo64){
@@ -80,7 +80,7 @@ func TestSettingsThatAPodMadeAreReset(t *testing.T) {
 	}
 }
 
-// Settings that were not reset do not keep the volume from being released either.
+// L8: settings that were not reset do not keep the volume from being released either.
 func TestVolumeThatAPodSpoiltIsReleased(t *testing.T) {
 	r := newRig(t, t.TempDir())
 	c := r.create(t, "pvc-1", 16*mib)
@@ -99,7 +99,7 @@ func TestVolumeThatAPodSpoiltIsReleased(t *testing.T) {
 	}
 }
 
-// A pod detaches its raw block device. Its number must not pass to another volume while the pod still has the node:
+// L8: a pod detaches its raw block device. Its number must not pass to another volume while the pod still has the node:
 // it would have that volume's data.
 func TestNumberOfADetachedDeviceIsNotReusedWhileItsNodeIsBound(t *testing.T) {
 	for range 10 {
@@ -264,7 +264,7 @@ func within(t *testing.T, what string, thaw func(), call func(context.Context) e
 	}
 }
 
-// A foreign disk that hangs stops no volume.
+// L9: a foreign disk that hangs stops no volume.
 func TestForeignDeviceThatHangsStopsNoVolume(t *testing.T) {
 	r := newRig(t, t.TempDir())
 	c := r.create(t, "pvc-1", 16*mib)
@@ -289,7 +289,7 @@ func TestForeignDeviceThatHangsStopsNoVolume(t *testing.T) {
 	}
 }
 
-// One's own device that hangs is an error in time, and stops no other volume.
+// L9: one's own device that hangs is an error in time, and stops no other volume.
 func TestOwnDeviceThatHangsIsAnErrorInTime(t *testing.T) {
 	r := newRig(t, t.TempDir())
 	own, other := r.create(t, "own", 16*mib), r.create(t, "other", 16*mib)
@@ -309,7 +309,7 @@ func TestOwnDeviceThatHangsIsAnErrorInTime(t *testing.T) {
 	wantKind(t, "Release", r.Release(t.Context(), other), fault.None)
 }
 
-// The disk of one cloud volume hangs; which numbers other specs have is known all the same.
+// L9: the disk of one cloud volume hangs; which numbers other specs have is known all the same.
 func TestNumberOfACloudDiskThatHangs(t *testing.T) {
 	dir := t.TempDir()
 	number, thaw := hungDisk(t, "cloud_vol-1.img")

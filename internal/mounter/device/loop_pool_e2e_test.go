@@ -73,8 +73,8 @@ func allocated(t *testing.T, file string) int64 {
 	return st.Sys().(*syscall.Stat_t).Blocks * 512
 }
 
-// A trim of the pool's filesystem, as fstrim.timer does it, must not give away the space of the volumes: not after the start,
-// not after the pool was mounted anew, and not after a stage.
+// L6: a trim of the pool's filesystem, as fstrim.timer does it, must not give away the space of the volumes: not after
+// the start, not after the pool was mounted anew, and not after a stage.
 func TestPoolInAFileIsNotTrimmedAway(t *testing.T) {
 	for fs := range mkfs {
 		t.Run(fs, func(t *testing.T) {

@@ -249,7 +249,7 @@ func TestBlkidExitCodes(t *testing.T) {
 	}
 }
 
-// TestGateRules: what is found on a device and what is on record about it decide together.
+// F13: what is found on a device and what is on record about it decide together.
 func TestGateRules(t *testing.T) {
 	req := Request{Volume: "v1", Filesystem: mounter.Ext4}
 	with := func(change func(r *Request)) Request {

@@ -102,7 +102,7 @@ func TestOneKeyAtATime(t *testing.T) {
 	})
 }
 
-// TestKeyThatIsNeverDerived: a cryptsetup whose disk hangs makes the other volumes wait, but not without end.
+// L9: a cryptsetup whose disk hangs makes the other volumes wait, but not without end.
 func TestKeyThatIsNeverDerived(t *testing.T) {
 	disk := newPlain(t, sector)
 	synctest.Test(t, func(t *testing.T) {
@@ -156,8 +156,8 @@ func (m *endless) Run(ctx context.Context, c host.Command) (host.Output, error) 
 	return host.Output{ExitCode: exitNoKey}, nil
 }
 
-// TestOpeningWithoutEnd: an opening is killed when its call has ended, or after two minutes, and what it made is removed.
-// Meanwhile a header that costs no more than the driver's own is opened.
+// L10: an opening is killed when its call has ended, or after two minutes, and what it made is removed. Meanwhile a
+// header that costs no more than the driver's own is opened.
 func TestOpeningWithoutEnd(t *testing.T) {
 	costly, own, sys := newPlain(t, sector), newPlain(t, sector), t.TempDir()
 	for what, ends := range map[string]time.Duration{"its call ends": time.Second, "no call ends": time.Hour} {

@@ -125,8 +125,8 @@ func pbkdf2(iterations uint32) object {
 	return object{"type": "pbkdf2", "hash": "sha256", "iterations": iterations, "salt": "B45ps288ockM7b+LEQnxIwG5RT4WJRFTU8OpZr76VsU="}
 }
 
-// TestHostileHeaders: what a header asks for is read before it is opened. One that asks for too much is refused in under a
-// second, and meanwhile another volume is opened.
+// L10: what a header asks for is read before it is opened. One that asks for too much is refused in under a second, and
+// meanwhile another volume is opened.
 func TestHostileHeaders(t *testing.T) {
 	c := luks.New(withoutMapper{secretive{t, "s3cret"}}, host.Sysfs(t.TempDir()))
 	own := newDisk(t)

@@ -47,6 +47,7 @@ func TestCheckPath(t *testing.T) {
 	}
 }
 
+// P7: a target that has content or a mount is left as it is.
 func TestRemoveTargetTakesOnlyWhatIsEmpty(t *testing.T) {
 	tests := map[string]struct {
 		set  func(path string) error

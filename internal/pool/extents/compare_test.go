@@ -31,6 +31,7 @@ func changed(t *testing.T, base, target Source, start, size int64) []Range {
 	return found
 }
 
+// C16: each kind of difference between two extent maps is a change.
 func TestChanged(t *testing.T) {
 	at := func(start, length, physical int64, flags uint32) Mapping {
 		return Mapping{Range{start, length}, physical, flags}
@@ -134,6 +135,7 @@ func differs(base, target byte) bool {
 	return base != target
 }
 
+// C16: the comparison of two extent maps equals that of a model, block by block.
 func FuzzChangedIsWhatAModelSays(f *testing.F) {
 	f.Add([]byte{0, 2, 2, 3, 254, 4}, []byte{0, 2, 4, 0, 254, 5, 6}, uint64(0b101010), uint64(1), uint16(3))
 	f.Add([]byte{}, []byte{2, 2, 2, 0, 0, 8}, uint64(1<<63|0xf), uint64(0), uint16(0))

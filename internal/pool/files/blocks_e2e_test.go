@@ -125,7 +125,7 @@ func snap(t *testing.T, p *Pool, name string, of pool.ID) pool.ID {
 	return r.ID
 }
 
-// What is only in the page cache has no blocks yet (delayed allocation). A snapshot writes it out first.
+// C16: what is only in the page cache has no blocks yet (delayed allocation). A snapshot writes it out first.
 func TestChangesInThePageCacheAreReported(t *testing.T) {
 	p := poolBelow(t, "xfs", inMemory(t))
 	v := mustCreate(t, p, "v", 2*small)
@@ -148,7 +148,7 @@ func TestChangesInThePageCacheAreReported(t *testing.T) {
 	compare(t, p, base, again)
 }
 
-// Unwritten blocks and holes both read as zeros, and any data differs from both.
+// C16: unwritten blocks and holes both read as zeros, and any data differs from both.
 func TestUnwrittenBlocksAreZeros(t *testing.T) {
 	p := poolBelow(t, "xfs", inMemory(t))
 	v := mustCreate(t, p, "v", small)
@@ -179,8 +179,8 @@ func TestUnwrittenBlocksAreZeros(t *testing.T) {
 	compare(t, p, "", target)
 }
 
-// Blocks that a deleted snapshot has freed are taken again by the same volume at another offset and by another one. A snapshot that is
-// there keeps its own, so no block means one thing in one snapshot and another in the next.
+// C16: blocks that a deleted snapshot has freed are taken again by the same volume at another offset and by another one.
+// A snapshot that is there keeps its own, so no block means one thing in one snapshot and another in the next.
 func TestBlocksThatWereFreedAndTakenAgain(t *testing.T) {
 	p := poolBelow(t, "xfs", inMemory(t))
 	v, other := mustCreate(t, p, "v", small), mustCreate(t, p, "other", small)
@@ -213,6 +213,7 @@ func TestBlocksThatWereFreedAndTakenAgain(t *testing.T) {
 	}
 }
 
+// C16: what a growth adds between two snapshots is reported.
 func TestGrowthBetweenTwoSnapshots(t *testing.T) {
 	p := poolBelow(t, "xfs", inMemory(t))
 	v := mustCreate(t, p, "v", small)
@@ -236,6 +237,7 @@ func TestGrowthBetweenTwoSnapshots(t *testing.T) {
 	wantKind(t, "a start beyond the size", p.ReadBlocks(t.Context(), pool.BlocksRequest{Target: base, From: small + 1}, nil), fault.OutOfRange)
 }
 
+// C16: a hole that was punched after the first snapshot is a change.
 func TestPunchedHolesAreReported(t *testing.T) {
 	p := poolBelow(t, "xfs", inMemory(t))
 	v := mustCreate(t, p, "v", small)
@@ -252,7 +254,7 @@ func TestPunchedHolesAreReported(t *testing.T) {
 	compare(t, p, base, target)
 }
 
-// The snapshots of a clone are of the clone, also when it shares all blocks with the volume.
+// C16: the snapshots of a clone are of the clone, also when it shares all blocks with the volume.
 func TestSnapshotsOfTwoVolumesAreNotCompared(t *testing.T) {
 	p := poolBelow(t, "xfs", inMemory(t))
 	v := mustCreate(t, p, "v", small)
@@ -275,7 +277,7 @@ func TestSnapshotsOfTwoVolumesAreNotCompared(t *testing.T) {
 	compare(t, p, "", base)
 }
 
-// A delete truncates the image, so that two deleted snapshots would have the same blocks: none.
+// C16: a delete truncates the image, so that two deleted snapshots would have the same blocks: none.
 func TestSnapshotIsNotDeletedWhileItIsRead(t *testing.T) {
 	p := poolBelow(t, "xfs", inMemory(t))
 	v := mustCreate(t, p, "v", small)

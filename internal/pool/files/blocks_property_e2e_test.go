@@ -183,8 +183,8 @@ func (w *worn) drop() {
 	w.snapshots = w.snapshots[1:]
 }
 
-// Random writes, punches, growths and snapshots, through a loop device and a filesystem on it: each delta has every block that the bytes
-// of the two snapshots have different, and little else.
+// C16: random writes, punches, growths and snapshots, through a loop device and a filesystem on it: each delta has every
+// block that the bytes of the two snapshots have different, and little else.
 func TestEveryChangeIsReported(t *testing.T) {
 	operations, err := strconv.Atoi(cmp.Or(os.Getenv("OPERATIONS"), strconv.Itoa(fewOperations)))
 	must(t, err)

@@ -122,8 +122,8 @@ var operations = []operation{
 	}},
 }
 
-// TestCutAtEverySystemCall kills a process before each of the system calls with which it changes the
-// pool, and checks what the next process finds.
+// C1, C2: the test kills a process before each of the system calls with which it changes the pool, and checks what the
+// next process finds.
 func TestCutAtEverySystemCall(t *testing.T) {
 	cutEverywhere(t, cutRig{dir: func(t *testing.T) string { return t.TempDir() }})
 }

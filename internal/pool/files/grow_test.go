@@ -12,6 +12,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
+// E3: a growth to the current size or less changes nothing, and the file never shrinks.
 func TestGrow(t *testing.T) {
 	p := openPool(t, t.TempDir())
 	r := mustCreate(t, p, "a", 2*small)

@@ -12,7 +12,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
-// A pool is what is mounted at its folder: without a mount nothing is written into it.
+// C14: a pool is what is mounted at its folder: without a mount nothing is written into it.
 func TestOpenNeedsAMountedFilesystem(t *testing.T) {
 	dir := t.TempDir()
 	const other = "9 1 7:9 / /elsewhere rw - xfs /dev/loop9 rw\n"
@@ -53,8 +53,8 @@ func TestOpenNeedsAMountedFilesystem(t *testing.T) {
 	}
 }
 
-// An empty disk that is mounted instead of the pool's becomes a pool when the program starts again. It knows nothing of the volumes on the
-// other disk, and changes nothing of them.
+// C14: an empty disk that is mounted instead of the pool's becomes a pool when the program starts again. It knows
+// nothing of the volumes on the other disk, and changes nothing of them.
 func TestEmptyDiskInPlaceOfThePool(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pool")
 	p := openPool(t, dir)

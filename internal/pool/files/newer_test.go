@@ -20,7 +20,7 @@ func rewrite(t *testing.T, file, old, with string) {
 	must(t, os.WriteFile(file, []byte(strings.Replace(string(data), old, with, 1)), 0o600))
 }
 
-// A record of a newer format is not reported as damaged, and not removed.
+// C14: a record of a newer format is not reported as damaged, and not removed.
 func TestRecordsOfANewerVersionAreLeftToIt(t *testing.T) {
 	for name, more := range map[string]string{"a higher number": ``, "a field of another type": `,"size":{"blocks":8}`} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
-// Only a delete of exactly that id removes an orphan: no start, list, create or growth does, whatever files the
+// C14: only a delete of exactly that id removes an orphan: no start, list, create or growth does, whatever files the
 // folder holds.
 func TestOrphansAreReportedAndKept(t *testing.T) {
 	record := func(p *Pool, id pool.ID) string { return p.file(pool.VolumeRef(id), recordExt) }
@@ -234,7 +234,7 @@ func TestWhatCannotBeClearedAwayIsInNobodysWay(t *testing.T) {
 	}
 }
 
-// A late delete of an older volume does not remove a newer one of the same name.
+// C12: a late delete of an older volume does not remove a newer one of the same name.
 func TestDeleteActsOnTheIDNotTheName(t *testing.T) {
 	p := openPool(t, t.TempDir())
 	old := mustCreate(t, p, "a", small)

@@ -91,6 +91,7 @@ func shareFor(t *testing.T, p *Pool, n int64) int64 {
 	return size
 }
 
+// L2: 50 creates at once give exactly the 20 volumes that there is room for.
 func TestFiftyCreatesAtOnceOnARealDiskWithRoomForTwenty(t *testing.T) {
 	for fs := range filesystems {
 		t.Run(fs+" one process", func(t *testing.T) {
@@ -154,6 +155,7 @@ func checkReal(t *testing.T, p *Pool, made int32) {
 	}
 }
 
+// L3: what the pool reports as free can be promised to the last byte, and no more.
 func TestCapacityCanBeUsedToTheLastByte(t *testing.T) {
 	for fs := range filesystems {
 		t.Run(fs, func(t *testing.T) {

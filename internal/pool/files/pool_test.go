@@ -176,7 +176,7 @@ func TestOnlyTheOwnerCanRead(t *testing.T) {
 	}))
 }
 
-// If the disk of the pool is unmounted while the programs run, the folder is empty. NotFound would then be wrong,
+// C14: if the disk of the pool is unmounted while the programs run, the folder is empty. NotFound would then be wrong,
 // and the cluster would drop the volume.
 func TestPoolThatVanishedIsNotTakenForEmpty(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pool")

@@ -109,6 +109,7 @@ func TestFiftyCreatesAtOnceInRoomForTwenty(t *testing.T) {
 	checkFull(t, p, made)
 }
 
+// L2: processes that share a pool do not promise the same space twice.
 func TestFiftyCreatesInFourProcessesInRoomForTwenty(t *testing.T) {
 	dir := t.TempDir()
 	p := openPool(t, dir)

@@ -57,8 +57,8 @@ func writeOver(t *testing.T, name string, size int64, b byte) {
 	must(t, f.Close())
 }
 
-// Volumes that share blocks can be overwritten in full when the pool reports that it is
-// full, also by foreign programs: that is what the reservations are for.
+// L3: volumes that share blocks can be overwritten in full when the pool reports that it is full, also by foreign
+// programs: that is what the reservations are for.
 func TestReservationsOfSharedBlocksHold(t *testing.T) {
 	p := realPool(t, "xfs")
 	a := mustCreate(t, p, "a", 4*small)
@@ -92,7 +92,8 @@ func TestReservationsOfSharedBlocksHold(t *testing.T) {
 	}
 }
 
-// Each snapshot counts with what its volume had allocated, also the second of the same blocks, and so does each that is left.
+// L3: each snapshot counts with what its volume had allocated, also the second of the same blocks, and so does each that
+// is left.
 func TestEachSnapshotCounts(t *testing.T) {
 	p := realPool(t, "xfs")
 	a := mustCreate(t, p, "a", 4*small)
@@ -124,7 +125,7 @@ func TestEachSnapshotCounts(t *testing.T) {
 	}
 }
 
-// A volume in use is written to between the admission of its snapshot and the clone: what is shared then counts.
+// L3: a volume in use is written to between the admission of its snapshot and the clone: what is shared then counts.
 func TestSnapshotOfWhatWasWrittenMeanwhile(t *testing.T) {
 	p := realPool(t, "xfs")
 	a := mustCreate(t, p, "a", 8*small)
@@ -159,7 +160,7 @@ func TestSharedBlocksOfAnImageWithoutRecordStayReserved(t *testing.T) {
 	}
 }
 
-// A snapshot without space for later writes to its volume is refused, and no file of it remains.
+// L3: a snapshot without space for later writes to its volume is refused, and no file of it remains.
 func TestSnapshotWithoutRoomIsExhausted(t *testing.T) {
 	p := realPool(t, "xfs")
 	a := mustCreate(t, p, "a", 8*small)
@@ -200,6 +201,7 @@ func TestSnapshotOfAnEmptyVolumeCostsNothing(t *testing.T) {
 	}
 }
 
+// C2: a restore has the content of its snapshot and the size of the request.
 func TestRestoreHasTheContentAndTheSize(t *testing.T) {
 	p := realPool(t, "xfs")
 	a := mustCreate(t, p, "a", small)
@@ -251,6 +253,7 @@ func TestReflinkOfAVolumeInUse(t *testing.T) {
 	}
 }
 
+// C11: a snapshot is whole after a power loss, or it does not exist.
 func TestPowerLossOfASnapshotLeavesItWhole(t *testing.T) {
 	p := realPool(t, "xfs")
 	a := mustCreate(t, p, "a", small)

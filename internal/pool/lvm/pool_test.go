@@ -45,6 +45,7 @@ func mustCreate(t *testing.T, p *Pool, name string, size int64) pool.Record {
 	return r
 }
 
+// L3: a volume group never promises more extents than it has.
 func TestGroupPoolIsNeverOvercommitted(t *testing.T) {
 	host := lvm.New(gib)
 	p := openPool(t, configOf(t, host))
@@ -125,8 +126,8 @@ func TestGroupPoolHasNoCopies(t *testing.T) {
 	}
 }
 
-// Nobody sees what another had: all of a volume reads as zeros before anybody has its id, and all of a growth before the
-// volume's device has it.
+// L13: nobody sees what another had: all of a volume reads as zeros before anybody has its id, and all of a growth
+// before the volume's device has it.
 func TestGroupVolumesReadAsZeros(t *testing.T) {
 	host := lvm.New(gib)
 	p := openPool(t, configOf(t, host))
@@ -208,7 +209,7 @@ func TestGroupPoolsThatAreRefused(t *testing.T) {
 	}
 }
 
-// The refusal of a pool without a devices file names the command that makes one.
+// L11: the refusal of a pool without a devices file names the command that makes one.
 func TestGroupPoolNeedsADevicesFile(t *testing.T) {
 	cfg := configOf(t, lvm.New(gib))
 	cfg.LVMDir = t.TempDir()
@@ -219,7 +220,7 @@ func TestGroupPoolNeedsADevicesFile(t *testing.T) {
 	}
 }
 
-// Another volume group of the same name is another pool.
+// L11: another volume group of the same name is another pool.
 func TestGroupPoolIsTheOneThatItWas(t *testing.T) {
 	host := lvm.New(gib)
 	cfg := configOf(t, host)
@@ -292,8 +293,9 @@ func TestGroupVolumeInUse(t *testing.T) {
 	wantKind(t, "Activate of nothing", p.Activate(t.Context(), vol.ID), fault.NotFound)
 }
 
-// What a killed command has left suspended is resumed by whatever call comes next, and what it has loaded and not committed
-// never comes to life: its extents may be another volume's. Where that cannot be mended, other volumes are served.
+// L12: what a killed command has left suspended is resumed by whatever call comes next, and what it has loaded and not
+// committed never comes to life: its extents may be another volume's. Where that cannot be mended, other volumes are
+// served.
 func TestGroupVolumeThatWasLeftSuspended(t *testing.T) {
 	host := lvm.New(gib)
 	p := openPool(t, configOf(t, host))
@@ -438,8 +440,8 @@ func TestGroupRecordsKeepWhatTheyAreGiven(t *testing.T) {
 	wantKind(t, "Delete of a volume without its name", p.Delete(t.Context(), want.ID), fault.Precondition)
 }
 
-// The process is killed at each change in turn, before and after its effect. The next process completes the call when it is
-// repeated; nothing else has changed, and no device shows what its extents had before.
+// L12: the process is killed at each change in turn, before and after its effect. The next process completes the call
+// when it is repeated; nothing else has changed, and no device shows what its extents had before.
 func TestGroupPoolAfterAKill(t *testing.T) {
 	for name, call := range map[string]func(t *testing.T, p *Pool, old pool.ID) error{
 		"create": func(t *testing.T, p *Pool, _ pool.ID) error {
@@ -576,7 +578,7 @@ func TestGroupPoolOnADiskThatHangs(t *testing.T) {
 	must(t, p.Close(t.Context()))
 }
 
-// Without the lock, too: the calls that a hanging command stops wait as long as they last, and begin no other.
+// L9: without the lock, too: the calls that a hanging command stops wait as long as they last, and begin no other.
 func TestGroupPoolWhoseReadHangs(t *testing.T) {
 	host := lvm.New(gib)
 	var hangs atomic.Bool

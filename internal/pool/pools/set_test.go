@@ -50,7 +50,7 @@ func unmount(t *testing.T, cfg pool.Config) (mount func()) {
 	}
 }
 
-// Nodes have the same flags and different disks: where none is mounted the others serve, and nothing waits for it.
+// C14: nodes have the same flags and different disks: where none is mounted the others serve, and nothing waits for it.
 func TestPoolThatIsNotOnThisNode(t *testing.T) {
 	configs := two(t, t.TempDir())
 	mount := unmount(t, configs[1])
@@ -95,7 +95,8 @@ func TestPoolThatIsNotOnThisNode(t *testing.T) {
 	wantReason(t, "OpenSet of one that is not here", err, fault.PoolUnusable)
 }
 
-// The reservations of a pool do not count for another one. A filesystem that is mounted twice is one pool, with one name.
+// L3: the reservations of a pool do not count for another one. A filesystem that is mounted twice is one pool, with one
+// name.
 func TestPoolsOnOneFilesystemAreRefused(t *testing.T) {
 	home := t.TempDir()
 	first, again := configOf(t, filepath.Join(home, "a")), pool.Config{Name: "second", Dir: filepath.Join(home, "b"), Node: "n1"}
@@ -123,6 +124,7 @@ func TestSetWithoutAUsablePoolIsRefused(t *testing.T) {
 	}
 }
 
+// C14: a pool that has another name than the flag says is not used.
 func TestPoolOfAnotherName(t *testing.T) {
 	dir := t.TempDir()
 	s, _, fast := pair(t, dir)
@@ -152,6 +154,7 @@ func TestPoolOfAnotherName(t *testing.T) {
 	}
 }
 
+// C14: a volume is looked for in the pool that its id names and in no other.
 func TestTheIDNamesThePool(t *testing.T) {
 	s, first, fast := pair(t, t.TempDir())
 	for _, p := range []pool.Storage{first, fast} {
@@ -183,7 +186,7 @@ func TestTheIDNamesThePool(t *testing.T) {
 	}
 }
 
-// A name is unique in its pool. A search that finds two says so.
+// C1: a name is unique in its pool. A search that finds two says so.
 func TestNamesAreOfAPool(t *testing.T) {
 	s, first, fast := pair(t, t.TempDir())
 	mustCreate(t, first, "a")
@@ -245,7 +248,7 @@ func TestMissingPoolStopsNoOther(t *testing.T) {
 	}
 }
 
-// A volume group whose disk hangs stops no call for another pool.
+// L9: a volume group whose disk hangs stops no call for another pool.
 func TestPoolThatHangsStopsNoOther(t *testing.T) {
 	host := lvm.New(1 << 30)
 	hang := make(chan struct{})
@@ -268,7 +271,7 @@ func TestPoolThatHangsStopsNoOther(t *testing.T) {
 	must(t, s.Close(t.Context()))
 }
 
-// A folder that cannot be read proves nothing about the volumes in it.
+// C14: a folder that cannot be read proves nothing about the volumes in it.
 func TestUnreadablePoolIsNotTakenForEmpty(t *testing.T) {
 	s, _, fast := pair(t, t.TempDir())
 	lost := mustCreate(t, fast, "lost")

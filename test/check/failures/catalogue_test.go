@@ -2,60 +2,127 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
 
 func TestParse(t *testing.T) {
-	rows, err := parse("# x\n\n| id | harm | holds | source | tests |\n|---|---|---|---|---|\n" +
-		"| F1 | LOSS | never | x | `internal/mounter.TestGate`, `test/run/e2e.TestGate/with a space` |\n" +
-		"| F8 | LOSS | never | x | in a real Kubernetes: the part `lost` of [`make e2e-cluster`](c.md) |\n")
+	rows, inVM, err := parse("# x\n\n| id | harm | holds | source |\n|---|---|---|---|\n| F1 | LOSS | never | x |\n| F8 | LOSS | always | x |\n" +
+		"\n| fault | rows | what the node did |\n|---|---|---|\n| it is pulled | F1, F8 | nothing |\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rows) != 2 || len(rows[0].tests) != 2 || rows[0].tests[1] != (test{"test/run/e2e", "TestGate/with a space"}) {
-		t.Errorf("parse = %+v", rows)
-	}
-	if rows[1].part != "lost" {
-		t.Errorf("part = %q", rows[1].part)
+	if len(rows) != 2 || rows[0].id != "F1" || rows[1].invariant != "always" || strings.Join(inVM, " ") != "F1 F8" {
+		t.Errorf("parse = %+v, %v", rows, inVM)
 	}
 }
 
 func TestParseRefuses(t *testing.T) {
 	for name, text := range map[string]string{
-		"a table without rows":                  "nothing here",
-		"a row that names no test":              "| F1 | LOSS | never | x | soon |",
-		"a row with too few cells":              "| F1 | LOSS | never |",
-		"a row that stands twice":               "| F1 | L | n | x | `internal/mounter.TestY` |\n| F1 | L | n | x | `internal/mounter.TestY` |",
-		"a row with tests of the VM alone":      "| F1 | LOSS | never | x | `test/run/e2e/vm.TestKills` |",
-		"a row whose test is not a test's name": "| F1 | LOSS | never | x | `internal/mounter.gate` |",
+		"a table without rows":      "nothing here",
+		"a row with too few cells":  "| F1 | LOSS | never |",
+		"a row with too many cells": "| F1 | LOSS | never | x | a test |",
+		"a row that stands twice":   "| F1 | L | n | x |\n| F1 | L | n | x |",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if rows, err := parse(text); err == nil {
+			if rows, _, err := parse(text); err == nil {
 				t.Errorf("parse = %+v, want an error", rows)
 			}
 		})
 	}
 }
 
-// TestReportCountsAMissingTestAsBroken: a row that claims a test it does not have fails the command.
-func TestReportCountsAMissingTestAsBroken(t *testing.T) {
+// TestJoin: what the catalogue and the comments must have of each other.
+func TestJoin(t *testing.T) {
+	here, inVM, inCluster := test{"internal/mounter", "TestGate"}, test{"test/run/e2e/vm", "TestKills"}, test{"test/run/e2e/cluster", "TestLost"}
+	named := func(row string, by test) claim { return claim{row, by, by.pkg + "/x_test.go:1"} }
+	for name, c := range map[string]struct {
+		inVM  []string
+		found []claim
+		want  string // a part of the error
+	}{
+		"a test here":                       {nil, []claim{named("F1", here)}, ""},
+		"a test in a real Kubernetes":       {nil, []claim{named("F1", inCluster)}, ""},
+		"one test named twice":              {nil, []claim{named("F1", here), named("F1", here)}, ""},
+		"one in the virtual machine, too":   {[]string{"F1"}, []claim{named("F1", inVM), named("F1", here)}, ""},
+		"no test":                           {nil, nil, "no test names the row F1"},
+		"tests of the virtual machine only": {nil, []claim{named("F1", inVM)}, "only tests of make e2e-vm"},
+		"a fault without its test":          {[]string{"F1"}, []claim{named("F1", here)}, "no test of make e2e-vm"},
+		"a fault of no row":                 {[]string{"F2"}, []claim{named("F1", here)}, "the row F2, which does not exist"},
+		"a comment of no row":               {nil, []claim{named("F1", here), named("F2", here)}, "x_test.go:1 names the row F2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rows := []row{{id: "F1", invariant: "never"}}
+			err := join(rows, c.inVM, c.found)
+			if c.want == "" && (err != nil || len(rows[0].tests) != len(c.inVM)+1) {
+				t.Errorf("join = %v, %+v", err, rows)
+			}
+			if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("join = %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestClaims(t *testing.T) {
+	const head = "package x\n\nimport \"testing\"\n\n"
+	for name, c := range map[string]struct{ source, want string }{
+		"above a test":              {"// F1: why\nfunc TestA(t *testing.T) {}\n", "F1 TestA"},
+		"several rows":              {"// F1, C2 and L10: why\n// and more\nfunc FuzzA(f *testing.F) {}\n", "F1 FuzzA, C2 FuzzA, L10 FuzzA"},
+		"above a subtest":           {"func TestA(t *testing.T) {\n\t// A3: why\n\tt.Run(\"x\", nil)\n}\n", "A3 TestA"},
+		"a row within the sentence": {"// What F1: says\nfunc TestA(t *testing.T) {}\n", ""},
+		"above another function":    {"// F1: why\nfunc testA(t *testing.T) {}\n", "error"},
+		"above nothing":             {"// F1: why\n\nfunc TestA(t *testing.T) {}\n", "error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			for _, folder := range []string{"cmd", "internal/x", "test"} {
+				if err := os.MkdirAll(filepath.Join(root, folder), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(filepath.Join(root, "internal/x/a_test.go"), []byte(head+c.source), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			found, err := claims(root)
+			var got []string
+			for _, f := range found {
+				if f.pkg != "internal/x" {
+					t.Errorf("the package is %q", f.pkg)
+				}
+				got = append(got, f.row+" "+f.name)
+			}
+			if err != nil {
+				got = []string{"error"}
+			}
+			if strings.Join(got, ", ") != c.want {
+				t.Errorf("claims = %v, %v, want %s", got, err, c.want)
+			}
+		})
+	}
+}
+
+// TestReportCountsWhatDoesNotPassAsBroken: a test that does not run, is skipped or fails breaks its row.
+func TestReportCountsWhatDoesNotPassAsBroken(t *testing.T) {
 	rows := []row{{id: "F1", invariant: "never", tests: []test{{"internal/mounter", "TestNoSuch"}}}}
-	var out strings.Builder
-	if err := report(rows, map[test]outcome{}, &out); err == nil || !strings.Contains(out.String(), "MISSING") {
-		t.Errorf("report = %v, printed:\n%s", err, &out)
+	for want, results := range map[string]map[test]outcome{"MISSING": {}, "skip": {rows[0].tests[0]: "skip"}, "fail": {rows[0].tests[0]: "fail"}} {
+		var out strings.Builder
+		if err := report(rows, results, &out); err == nil || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "BROKEN") {
+			t.Errorf("report = %v, printed:\n%s", err, &out)
+		}
 	}
 }
 
 // TestReportLeavesTheVMToItsOwnTarget: its tests do not run here, and do not count.
 func TestReportLeavesTheVMToItsOwnTarget(t *testing.T) {
-	here, inVM := test{"internal/pool/lvm", "TestKill"}, test{"test/run/e2e/vm", "TestKills"}
-	rows := []row{{id: "L12", invariant: "a kill", tests: []test{inVM, here}}}
-	if names := claimed(rows); len(names) != 1 || len(names[here.pkg]) != 1 {
-		t.Errorf("claimed = %v, want %v alone", names, here)
+	runs, inVM := test{"internal/pool/lvm", "TestKill"}, test{"test/run/e2e/vm", "TestKills"}
+	rows := []row{{id: "L12", invariant: "a kill", tests: []test{inVM, runs}}}
+	if names := here(rows); len(names) != 1 || len(names[runs.pkg]) != 1 {
+		t.Errorf("here = %v, want %v alone", names, runs)
 	}
 	var out strings.Builder
-	if err := report(rows, map[test]outcome{here: passed}, &out); err != nil || !strings.Contains(out.String(), "make e2e-vm") {
+	if err := report(rows, map[test]outcome{runs: passed}, &out); err != nil || !strings.Contains(out.String(), "make e2e-vm") {
 		t.Errorf("report = %v, printed:\n%s", err, &out)
 	}
 }
@@ -82,27 +149,21 @@ func TestReportSaysWhereATestRan(t *testing.T) {
 	}
 }
 
-// TestCatalogueIsReadable keeps the real table in the form that the command reads.
-func TestCatalogueIsReadable(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/failures.md")
+// TestTheCatalogueAndTheTestsNameEachOther: each row has its tests, and each comment its row.
+func TestTheCatalogueAndTheTestsNameEachOther(t *testing.T) {
+	rows, err := read("../../../docs/contributing/failures.md", "../../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := parse(string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	const first = 12 + 11 + 14 + 5 + 7 + 6 // F, A, C, E, P and L rows; none is ever removed
+	const first, pairs = 15 + 13 + 16 + 6 + 12 + 13, 470 // F, A, C, E, P and L rows, and what their tests prove; none is ever removed
 	if len(rows) < first {
 		t.Errorf("%d rows, want at least %d", len(rows), first)
 	}
-	parts, err := os.ReadFile("../../../docs/cluster.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	named := 0
 	for _, r := range rows {
-		if r.part != "" && !strings.Contains(string(parts), "| `"+r.part+"` |") {
-			t.Errorf("row %s names the part %s, which docs/cluster.md does not have", r.id, r.part)
-		}
+		named += len(r.tests)
+	}
+	if named < pairs {
+		t.Errorf("the tests name rows %d times, want at least %d", named, pairs)
 	}
 }

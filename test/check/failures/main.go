@@ -1,6 +1,6 @@
-// Command failures reads the failure catalogue, docs/failures.md, runs the tests that each row claims,
-// and prints every row with its tests, the backends they ran on and the outcome. It fails when a test
-// fails or does not exist.
+// Command failures reads the failure catalogue, docs/contributing/failures.md, and runs the tests that name its rows in their
+// comments. It prints every row with its tests, the backends they ran on and the outcome. It fails when a row has no test,
+// when a comment names no row, and when a test fails, is skipped or does not run.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	catalogue := flag.String("catalogue", "docs/failures.md", "the table to read")
+	catalogue := flag.String("catalogue", "docs/contributing/failures.md", "the table to read")
 	flag.Parse()
 	err := run(ctx, *catalogue, os.Stdout)
 	stop()
@@ -31,27 +31,40 @@ func main() {
 }
 
 func run(ctx context.Context, catalogue string, out io.Writer) error {
-	text, err := os.ReadFile(catalogue)
+	rows, err := read(catalogue, ".")
 	if err != nil {
 		return err
 	}
-	rows, err := parse(string(text))
-	if err != nil {
-		return fmt.Errorf("%s: %w", catalogue, err)
-	}
-	results, err := runTests(ctx, claimed(rows), out)
+	results, err := runTests(ctx, here(rows), out)
 	if err != nil {
 		return err
 	}
 	return report(rows, results, out)
 }
 
-// claimed returns every test that a row names and that can run here, by package.
-func claimed(rows []row) map[string][]string {
+// read returns the rows of the catalogue with the tests below root that name them.
+func read(catalogue, root string) ([]row, error) {
+	text, err := os.ReadFile(catalogue)
+	if err != nil {
+		return nil, err
+	}
+	rows, inVM, err := parse(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", catalogue, err)
+	}
+	found, err := claims(root)
+	if err != nil {
+		return nil, err
+	}
+	return rows, join(rows, inVM, found)
+}
+
+// here returns every test that names a row and that can run here, by package.
+func here(rows []row) map[string][]string {
 	tests := map[string][]string{}
 	for _, r := range rows {
 		for _, t := range r.tests {
-			if !t.inVM() && !slices.Contains(tests[t.pkg], t.name) {
+			if t.elsewhere() == "" && !slices.Contains(tests[t.pkg], t.name) {
 				tests[t.pkg] = append(tests[t.pkg], t.name)
 			}
 		}
@@ -65,26 +78,28 @@ func report(rows []row, results map[test]outcome, out io.Writer) error {
 	rowsOn := map[string][]string{} // by backend
 	fmt.Fprintln(out)
 	for _, r := range rows {
-		if len(r.tests) == 0 {
-			elsewhere++
-			fmt.Fprintf(out, "%-4s not here %s (make e2e-cluster, part %s)\n", r.id, r.invariant, r.part)
-			continue
-		}
-		verdict := "holds"
+		verdict := "not here"
 		for _, t := range r.tests {
-			if !t.inVM() && results[t] != passed {
+			switch {
+			case t.elsewhere() != "" || verdict == "BROKEN":
+			case results[t] == passed:
+				verdict = "holds"
+			default:
 				verdict = "BROKEN"
 			}
 		}
-		if verdict == "holds" {
+		switch verdict {
+		case "holds":
 			held++
-		} else {
+		case "BROKEN":
 			broken++
+		default:
+			elsewhere++
 		}
 		fmt.Fprintf(out, "%-4s %-8s %s\n", r.id, verdict, r.invariant)
 		for _, t := range r.tests {
-			if t.inVM() {
-				fmt.Fprintf(out, "       %-10s %-20s %s.%s\n", "not here", "make e2e-vm", t.pkg, t.name)
+			if target := t.elsewhere(); target != "" {
+				fmt.Fprintf(out, "       %-10s %-20s %s.%s\n", "not here", target, t.pkg, t.name)
 				continue
 			}
 			on := backendsOf(t, results)

@@ -175,7 +175,7 @@ func (sw sweeping) Sweep(ctx context.Context) error {
 	return err
 }
 
-// The tester must be able to fail: each of these backends is wrong in one way that other drivers were.
+// A1, A2: the tester must be able to fail: each of these backends is wrong in one way that other drivers were.
 func TestPlantedBugsAreCaught(t *testing.T) {
 	bugs := map[string]struct {
 		plant func(cloud.Cloud) cloud.Cloud
@@ -267,7 +267,8 @@ func TestADeleteWithoutItsReadIsCaught(t *testing.T) {
 	t.Errorf("not caught up to seed %d", last)
 }
 
-// Without a planted bug nothing is wrong, and no data race is found. make chaos runs more seeds, without the race detector.
+// A10: without a planted bug nothing is wrong, and no data race is found. make chaos runs more seeds, without the race
+// detector.
 func TestNothingIsWrong(t *testing.T) {
 	for name, played := range scenes {
 		for seed := range uint64(4) {

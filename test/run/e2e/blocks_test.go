@@ -76,8 +76,8 @@ func backUp(t *testing.T, pair *programs.Pair, s *programs.Snapshot, ranges []*c
 	return copied
 }
 
-// TestIncrementalBackupOfARawBlockVolume: the blocks that are reported are enough for a backup, and no more; a controller that is killed
-// meanwhile leaves nothing, and the next one goes on where it was.
+// C16: the blocks that are reported are enough for a backup, and no more; a controller that is killed meanwhile leaves
+// nothing, and the next one goes on where it was.
 func TestIncrementalBackupOfARawBlockVolume(t *testing.T) {
 	t.Parallel()
 	pair := startOn(t, "xfs", gib)

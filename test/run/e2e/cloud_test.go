@@ -25,8 +25,8 @@ func beside(t *testing.T, pair *programs.Pair) *programs.Pair {
 	return other
 }
 
-// TestMoveToAnotherMachine: a volume is on one machine at a time, its data goes with it, and its
-// attachments are where the controller says they are.
+// A1, A9: a volume is on one machine at a time, its data goes with it, and its attachments are where the controller says
+// they are.
 func TestMoveToAnotherMachine(t *testing.T) {
 	t.Parallel()
 	for _, where := range clouds {
@@ -80,8 +80,8 @@ func wantNodes(t *testing.T, pair *programs.Pair, id string, want ...string) {
 	t.Errorf("volume %s is not in the list", id)
 }
 
-// TestMachineThatIsGone (failures A3 and A11 of the catalogue): the detach from a destroyed machine ends
-// with success, but not before the volume is free; then it goes on elsewhere with its data.
+// A3, A11: the detach from a destroyed machine ends with success, but not before the volume is free; then it goes on
+// elsewhere with its data.
 func TestMachineThatIsGone(t *testing.T) {
 	t.Parallel()
 	for _, where := range clouds {
@@ -165,8 +165,8 @@ func liveByID(t *testing.T, where place, kind string) {
 	w.wantNothingLeft(t)
 }
 
-// TestGrowthThatTheCloudRefuses (failure E4 of the catalogue): where a volume cannot grow while it is
-// attached, the resizer's next attempt grows it while the pod is away, which comes back to a larger filesystem.
+// E4: where a volume cannot grow while it is attached, the resizer's next attempt grows it while the pod is away, which
+// comes back to a larger filesystem.
 func TestGrowthThatTheCloudRefuses(t *testing.T) {
 	t.Parallel()
 	w, _ := startDigitalOcean(t, digitalocean.Options{Rules: digitalocean.Rules{ResizeRefused: true}})

@@ -29,8 +29,8 @@ import (
 // shippedMemory is the limit of the controller's container in deploy/base.
 const shippedMemory = 256 * mib
 
-// TestHostileAnswersKillNoController: whatever the API, or what stands in its place, answers to ten calls at once, the controller
-// stays within the memory that its manifest gives it.
+// P9: whatever the API, or what stands in its place, answers to ten calls at once, the controller stays within the
+// memory that its manifest gives it.
 func TestHostileAnswersKillNoController(t *testing.T) {
 	for name, answer := range map[string]func(w io.Writer, key string){
 		"many small items": func(w io.Writer, key string) { items(w, key, 1<<20) },

@@ -152,8 +152,8 @@ func hostileContexts(key, device, victim, up string) map[string]map[string]strin
 	}
 }
 
-// TestHostilePublishContexts: what an attach is said to have told cannot lead the node program to a
-// device outside its folder, nor to another volume's.
+// F4: what an attach is said to have told cannot lead the node program to a device outside its folder, nor to another
+// volume's.
 func TestHostilePublishContexts(t *testing.T) {
 	t.Parallel()
 	for _, where := range clouds {

@@ -233,8 +233,8 @@ func lives() []killed {
 	return all
 }
 
-// TestKilledBetweenAnyTwoSteps kills either program between any two steps of a life. The next step then
-// works at once: nothing is leaked, nothing is doubled, the data is whole.
+// C8: the test kills either program between any two steps of a life. The next step then works at once: nothing is
+// leaked, nothing is doubled, the data is whole.
 func TestKilledBetweenAnyTwoSteps(t *testing.T) {
 	t.Parallel()
 	for _, tc := range lives() {
@@ -272,8 +272,8 @@ func TestKilledBetweenAnyTwoSteps(t *testing.T) {
 	}
 }
 
-// TestKilledWithinAnyStep kills either program, and both, while it works on a step, at a random moment of
-// it. The same step again comes to its end.
+// C1: the test kills either program, and both, while it works on a step, at a random moment of it. The same step again
+// comes to its end.
 func TestKilledWithinAnyStep(t *testing.T) {
 	t.Parallel()
 	for _, tc := range lives() {

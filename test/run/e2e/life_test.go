@@ -118,8 +118,8 @@ func detachLoops(t *testing.T, pool string) {
 	}
 }
 
-// TestHostDiskFull: what is promised is reserved, so a host disk that is full to the last byte does
-// not harm volumes that have room, whatever the pool's filesystem.
+// L6: what is promised is reserved, so a host disk that is full to the last byte does not harm volumes that have room,
+// whatever the pool's filesystem.
 func TestHostDiskFull(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{"ext4", "xfs"} {
@@ -147,7 +147,7 @@ func TestHostDiskFull(t *testing.T) {
 	}
 }
 
-// TestAdmission: 50 creates at once on a pool with room for 20 give exactly 20.
+// L2: 50 creates at once on a pool with room for 20 give exactly 20.
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)

@@ -21,9 +21,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
-// TestGrowthThatTheMachineSeesLater: where a machine sees a larger volume only after the volume has come
-// again, the cloud's part is done at once, the node never claims the rest, and the next stage does it. The
-// repeats are OK also where the cloud refuses to grow a volume to the size that it has.
+// E1, E3, E5: where a machine sees a larger volume only after the volume has come again, the cloud's part is done at
+// once, the node never claims the rest, and the next stage does it. The repeats are OK also where the cloud refuses to
+// grow a volume to the size that it has.
 func TestGrowthThatTheMachineSeesLater(t *testing.T) {
 	t.Parallel()
 	for name, rules := range map[string]linode.Rules{"as usual": {}, "strict": {ResizeToSameRefused: true, DetachOfFreeRefused: true}} {
@@ -90,8 +90,8 @@ func wantGrown(t *testing.T, v *programs.Volume, size int64) {
 	}
 }
 
-// TestCloneThatIsLarger (failures C5, C9 and C10 of the catalogue): a clone has the size that was asked for,
-// in the answer, in the cloud and in its filesystem, and its source's data beside its source.
+// C3, C5, C9, C10: a clone has the size that was asked for, in the answer, in the cloud and in its filesystem, and its
+// source's data beside its source.
 func TestCloneThatIsLarger(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
@@ -119,8 +119,8 @@ func TestCloneThatIsLarger(t *testing.T) {
 	}
 }
 
-// TestTheLimitOfAMachine (failures A5, A6 and A7 of the catalogue): a machine reports as many volumes as it
-// can have beside its disks, takes so many, and one more is ResourceExhausted.
+// A5, A6, A7: a machine reports as many volumes as it can have beside its disks, takes so many, and one more is
+// ResourceExhausted.
 func TestTheLimitOfAMachine(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -164,8 +164,8 @@ func TestTheLimitOfAMachine(t *testing.T) {
 	}
 }
 
-// TestRenamedVolume (failure C13 of the catalogue): after its creation a volume is its id alone. Whatever
-// somebody calls it, and whenever, it comes and goes with its data.
+// C13: after its creation a volume is its id alone. Whatever somebody calls it, and whenever, it comes and goes with its
+// data.
 func TestRenamedVolume(t *testing.T) {
 	t.Parallel()
 	w, account := startLinode(t, linode.Options{}, linode.Linode{})
@@ -216,9 +216,8 @@ func rename(t *testing.T, account *linode.Cloud, id, label string) {
 	}
 }
 
-// TestAClaimIsNoAttachment: the cloud's record names the machine as soon as an attach is asked for, and goes on
-// doing so until a detach is over. Neither moment counts as attached or free, not even for a controller that
-// has just started.
+// A10, A11: the cloud's record names the machine as soon as an attach is asked for, and goes on doing so until a detach
+// is over. Neither moment counts as attached or free, not even for a controller that has just started.
 func TestAClaimIsNoAttachment(t *testing.T) {
 	t.Parallel()
 	w, account := startLinode(t, linode.Options{}, linode.Linode{})
@@ -255,8 +254,8 @@ func TestAClaimIsNoAttachment(t *testing.T) {
 	w.wantNothingLeft(t)
 }
 
-// TestABootKeepsTheVolume: an attachment survives a boot of its machine, so the pod has its data again by the
-// node's steps alone. Where the configuration has no slot for it, the list says so and the attacher attaches again.
+// A13: an attachment survives a boot of its machine, so the pod has its data again by the node's steps alone. Where the
+// configuration has no slot for it, the list says so and the attacher attaches again.
 func TestABootKeepsTheVolume(t *testing.T) {
 	t.Parallel()
 	for name, rules := range map[string]linode.Rules{"attachments persist": {}, "the configuration has no slots": {ConfigSlots: 1}} {

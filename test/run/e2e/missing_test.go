@@ -11,8 +11,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
-// TestPoolWhoseDiskIsNotMounted: the machine comes up without the pool's disk. Neither program starts,
-// no pool is made on the disk below, and a delete does not succeed. When the disk is back all is there.
+// C14: the machine comes up without the pool's disk. Neither program starts, no pool is made on the disk below, and a
+// delete does not succeed. When the disk is back all is there.
 func TestPoolWhoseDiskIsNotMounted(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)

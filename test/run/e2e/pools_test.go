@@ -15,7 +15,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
-// TestTwoPools takes a volume in each of two pools through its life, and takes the disk of one pool away.
+// C14: the test takes a volume in each of two pools through its life, and takes the disk of one pool away.
 func TestTwoPools(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)

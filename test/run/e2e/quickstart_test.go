@@ -14,8 +14,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
-// TestThePoolOfTheQuickstart makes a node's pool by the commands of docs/quickstart.md, as an image and on a disk, and takes
-// a volume in it through its life.
+// L6: the test makes a node's pool by the commands of docs/quickstart.md, as an image and on a disk, and takes a volume
+// in it through its life.
 func TestThePoolOfTheQuickstart(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/quickstart.md")

@@ -93,9 +93,9 @@ func keyKeeper(account *yandex.Cloud) keeper {
 	}
 }
 
-// TestTokenShowsNowhere (failure P3 of the catalogue): at the highest verbosity, through a whole life and
-// through every way in which the cloud fails, what the credentials file holds and what it was exchanged for are in
-// no error, log, metric, command line or environment, and in no file but that one.
+// P3: at the highest verbosity, through a whole life and through every way in which the cloud fails, what the
+// credentials file holds and what it was exchanged for are in no error, log, metric, command line or environment, and in
+// no file but that one.
 func TestTokenShowsNowhere(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T, dir string) keeper{

@@ -34,10 +34,9 @@ func snapshot(t *testing.T, v *programs.Volume, name string) *programs.Snapshot 
 	return s
 }
 
-// TestSnapshotOfAVolumeInUse (failures C9, C10, C11 and F7 of the catalogue): what a pod has synced before a
-// snapshot or a clone is in it, what came later is not, and the filesystem is whole, whatever was still
-// to be written; restored larger it has the larger size; source, restored volume and clone are mounted
-// side by side; nothing is formatted.
+// F7, C9, C10, C11: what a pod has synced before a snapshot or a clone is in it, what came later is not, and the
+// filesystem is whole, whatever was still to be written; restored larger it has the larger size; source, restored volume
+// and clone are mounted side by side; nothing is formatted.
 func TestSnapshotOfAVolumeInUse(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"ext4", "xfs"} {
@@ -134,8 +133,8 @@ func TestSnapshotWithoutReflinks(t *testing.T) {
 	wantEmptyPool(t, pair)
 }
 
-// TestCloneThatLooksEmptyIsNotFormatted (failure F7 of the catalogue): a clone with content that is no
-// known filesystem leads to a refusal, never to mkfs. A clone of a volume that was never written is blank.
+// F7: a clone with content that is no known filesystem leads to a refusal, never to mkfs. A clone of a volume that was
+// never written is blank.
 func TestCloneThatLooksEmptyIsNotFormatted(t *testing.T) {
 	t.Parallel()
 	pair := startOn(t, "xfs", 3*gib)
@@ -150,7 +149,7 @@ func TestCloneThatLooksEmptyIsNotFormatted(t *testing.T) {
 	must(t, clone.Unstage, clone.Delete, v.Delete)
 }
 
-// TestRawBlockSnapshot: what was synced to a raw block volume in use is in its snapshot.
+// C11: what was synced to a raw block volume in use is in its snapshot.
 func TestRawBlockSnapshot(t *testing.T) {
 	t.Parallel()
 	pair := startOn(t, "xfs", gib)

@@ -32,8 +32,8 @@ func TestGrowthInUseOnYandex(t *testing.T) {
 	w.wantNothingLeft(t)
 }
 
-// TestGrowthThatYandexRefuses (failures E4 and A10 of the catalogue): where a disk cannot grow while it is attached,
-// the resizer's next attempt grows it while the pod is away, whichever controller is there then.
+// A10, E4: where a disk cannot grow while it is attached, the resizer's next attempt grows it while the pod is away,
+// whichever controller is there then.
 func TestGrowthThatYandexRefuses(t *testing.T) {
 	t.Parallel()
 	w, _ := startYandex(t, yandex.Options{Rules: yandex.Rules{ResizeRefused: true}})
@@ -59,8 +59,8 @@ func TestGrowthThatYandexRefuses(t *testing.T) {
 	w.wantNothingLeft(t)
 }
 
-// TestTheLimitOfAnInstance (failures A5 and A7 of the catalogue): as many volumes as a machine reports attach, whatever its hardware, and one
-// more is ResourceExhausted where the hardware is old.
+// A5, A7: as many volumes as a machine reports attach, whatever its hardware, and one more is ResourceExhausted where
+// the hardware is old.
 func TestTheLimitOfAnInstance(t *testing.T) {
 	t.Parallel()
 	for generation, takesMore := range map[string]bool{yandex.GenerationUnknown: false, yandex.Generation11: false, yandex.Generation12: true} {

@@ -75,7 +75,7 @@ func readInMachine(ctx context.Context, node, script string) (string, error) {
 	return stdout.String(), nil
 }
 
-// TestLost is docs/machine-loss.md: a machine stops while a pod of a Deployment uses a volume on it. On a cloud, the
+// L5: docs/machine-loss.md holds. A machine stops while a pod of a Deployment uses a volume on it. On a cloud, the
 // operator states that it is off, and the next pod has the data on the other machine. On local the next pod waits for the
 // machine. In the end the machine is back.
 func TestLost(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 // tried again.
 const heldBackFor = 20 * time.Second
 
-// TestNewNode: a node whose driver does not run yet gets no pod that needs the driver, neither one with a new claim nor one
+// P4: a node whose driver does not run yet gets no pod that needs the driver, neither one with a new claim nor one
 // with a volume that exists. The pods run there once the driver is registered; no taint has to be removed. On local, a
 // volume that exists is on its node, which is then not new.
 //

@@ -54,7 +54,7 @@ func (c *churned) lower() {
 	c.up = false
 }
 
-// TestChurn takes eight volumes of all clouds up and down in random order, so that kernel names change hands, and
+// F6: the test takes eight volumes of all clouds up and down in random order, so that kernel names change hands, and
 // resets the machine in the middle while some are in use. Every file is checked each time.
 func TestChurn(t *testing.T) {
 	notShort(t)

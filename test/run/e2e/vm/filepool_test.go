@@ -80,8 +80,8 @@ func (h *poolHost) room() int64 {
 	return answer.GetAvailableCapacity()
 }
 
-// L3: what a pool has reserved for its volumes is theirs, after a power cut with writes that were never synced too: the
-// volumes have what was synced, and can be filled to the last byte while the pool is full.
+// E5, L3, L6: what a pool has reserved for its volumes is theirs, after a power cut with writes that were never synced
+// too: the volumes have what was synced, and can be filled to the last byte while the pool is full.
 func TestPowerCutOfAPool(t *testing.T) {
 	notShort(t)
 	t.Parallel()

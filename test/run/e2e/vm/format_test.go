@@ -183,7 +183,7 @@ func raid(metadata string) func(*volume, string) {
 	}
 }
 
-// A disk whose volume group LVM has activated, as the usual rules of udev do when it is plugged in, is in use.
+// F1, F11: a disk whose volume group LVM has activated, as the usual rules of udev do when it is plugged in, is in use.
 func TestVolumeGroupThatWasActivated(t *testing.T) {
 	notShort(t)
 	h := sharedMachine(t, vm.DigitalOcean)
@@ -206,9 +206,8 @@ var faults = []struct{ name, table string }{
 	{"dm-flakey, no write", "0 262144 flakey {disk} 0 0 60 1 error_writes"},
 }
 
-// F1 with device-mapper's faults. A device of device-mapper has no identity of its own, so it is refused under the
-// cloud's names; here the node program looks for loop devices, as in tests without a virtual machine, and one of
-// them is built on each fault. F6: when the fault has gone, the volume is formatted once.
+// F1, F3, F6: a device of device-mapper has no identity of its own, so it is refused under the cloud's names. To meet
+// its faults the node program looks for loop devices here, and one is built on each faulty device.
 func TestFaultsOfDeviceMapper(t *testing.T) {
 	notShort(t)
 	t.Parallel()

@@ -29,8 +29,8 @@ func (v *volume) insist(steps ...func() error) {
 	}
 }
 
-// F2: the link changes all the time while the node program reads, formats, mounts and releases: it uses the volume's own disk or
-// ends with Unavailable, and never touches the other.
+// F2, F3: the link changes all the time while the node program reads, formats, mounts and releases: it uses the volume's
+// own disk or ends with Unavailable, and never touches the other.
 func TestLinkThatChangesDuringStage(t *testing.T) {
 	notShort(t)
 	onEachCloud(t, func(t *testing.T, h *host) {

@@ -224,7 +224,8 @@ func TestGroupVolume(t *testing.T) {
 	}
 }
 
-// Nobody sees what others had: neither a new raw block volume nor what a growth adds to it, on a disk full of a pattern.
+// L13: nobody sees what others had: neither a new raw block volume nor what a growth adds to it, on a disk full of a
+// pattern.
 func TestGroupVolumesShowNothingOfOthers(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -293,8 +294,8 @@ func TestEncryptedGroupVolume(t *testing.T) {
 	must(t, h.delete(v))
 }
 
-// The volumes on the disks that are there are served while another disk of the group is missing. Disks come and go as the page
-// says.
+// C14: the volumes on the disks that are there are served while another disk of the group is missing. Disks come and go
+// as the page says.
 func TestGroupWithoutOneOfItsDisks(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -338,7 +339,7 @@ func TestGroupWithoutOneOfItsDisks(t *testing.T) {
 	must(t, h.delete(lost))
 }
 
-// Without its disk the pool is missing, and not empty.
+// C14: without its disk the pool is missing, and not empty.
 func TestGroupWithoutItsDisk(t *testing.T) {
 	notShort(t)
 	t.Parallel()

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// TestGroupAmongOthers: a pod writes a volume group into its raw block volume: a newer state of the pool's own, so that every
-// command of LVM that reads all disks takes the pod's disk for the pool's, and then a foreign one with the pool's name. The pool
+// L11: a pod writes a volume group into its raw block volume: a newer state of the pool's own, so that every command of
+// LVM that reads all disks takes the pod's disk for the pool's, and then a foreign one with the pool's name. The pool
 // neither believes nor minds either of them.
 func TestGroupAmongOthers(t *testing.T) {
 	notShort(t)

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestGroupAfterKills kills both programs with all commands of LVM, as the end of a container does, in the middle of a create,
+// L12: the test kills both programs with all commands of LVM, as the end of a container does, in the middle of a create,
 // an activation, a growth, a deactivation and a delete, KILLS times in all (20). Each repeat succeeds, no device stays
 // suspended, nothing is left over, and another volume has what it had.
 func TestGroupAfterKills(t *testing.T) {
@@ -112,8 +112,8 @@ func (h *groupHost) wantWhole(when string) {
 	}
 }
 
-// TestGroupAfterHalfAChange: a command was killed when it had loaded the table of a growth, or of an activation, and had not
-// committed the growth. The next call drops that table: its extents are free, and another volume gets them.
+// L12: a command was killed when it had loaded the table of a growth, or of an activation, and had not committed the
+// growth. The next call drops that table: its extents are free, and another volume gets them.
 func TestGroupAfterHalfAChange(t *testing.T) {
 	notShort(t)
 	t.Parallel()

@@ -10,7 +10,7 @@ func (v *volume) usable() (size int64) {
 	return v.number("df --output=size -B1 %s | tail -n 1", v.target)
 }
 
-// A disk that grows while its volume is used: NodeExpandVolume grows the mounted filesystem.
+// E3, E5: if a disk grows while its volume is used, NodeExpandVolume grows the mounted filesystem.
 func TestGrowthOfAMountedVolume(t *testing.T) {
 	onEachCloud(t, func(t *testing.T, h *host) {
 		for _, fs := range kinds() {
@@ -52,7 +52,7 @@ func growInUse(t *testing.T, h *host, fs string) {
 	v.down()
 }
 
-// A disk that grew while it was detached has a larger filesystem after the next stage.
+// E5: a disk that grew while it was detached has a larger filesystem after the next stage.
 func TestGrowthOfADetachedVolume(t *testing.T) {
 	notShort(t)
 	onEachCloud(t, func(t *testing.T, h *host) {

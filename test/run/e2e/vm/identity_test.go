@@ -55,7 +55,7 @@ func (v *volume) wantServedBy(kernel string) {
 	}
 }
 
-// Links are hints: a link that is wrong or missing leads to no wrong disk and keeps no volume from its own.
+// F3, F10: links are hints: a link that is wrong or missing leads to no wrong disk and keeps no volume from its own.
 func TestLinksThatAreWrong(t *testing.T) {
 	onEachCloud(t, func(t *testing.T, h *host) {
 		a, b := h.newVolume("ext4", 64*mib), h.newVolume("ext4", 64*mib)
@@ -89,7 +89,7 @@ func TestLinksThatAreWrong(t *testing.T) {
 	})
 }
 
-// A link that a disk left behind, and that leads to the disk of another volume by now, is never followed.
+// F3, F4: a link that a disk left behind, and that leads to the disk of another volume by now, is never followed.
 func TestLinkOfADiskThatHasGone(t *testing.T) {
 	onEachCloud(t, func(t *testing.T, h *host) {
 		gone, other := h.newVolume("ext4", 64*mib), h.newVolume("ext4", 64*mib)
@@ -105,8 +105,8 @@ func TestLinkOfADiskThatHasGone(t *testing.T) {
 	})
 }
 
-// A disk that is plugged in while stage waits for it is found, also where the link leads to a device without an identity
-// until then.
+// A8: a disk that is plugged in while stage waits for it is found, also where the link leads to a device without an
+// identity until then.
 func TestDiskThatComesDuringStage(t *testing.T) {
 	onEachCloud(t, func(t *testing.T, h *host) {
 		v := h.newVolume("ext4", 64*mib)
@@ -122,7 +122,7 @@ func TestDiskThatComesDuringStage(t *testing.T) {
 	})
 }
 
-// The kernel gives a disk that comes again another name when its own is taken.
+// F3, F4: the kernel gives a disk that comes again another name when its own is taken.
 func TestSameLinkWithANewKernelName(t *testing.T) {
 	onEachCloud(t, func(t *testing.T, h *host) {
 		v, other := h.newVolume("xfs", 320*mib), h.newVolume("", 64*mib)
@@ -145,7 +145,8 @@ func TestSameLinkWithANewKernelName(t *testing.T) {
 	})
 }
 
-// A disk that is taken away while its volume is used leaves a mount that is never used again, and that unstage removes.
+// F12, A4: a disk that is taken away while its volume is used leaves a mount that is never used again, and that unstage
+// removes.
 func TestMountWhoseDiskIsGone(t *testing.T) {
 	notShort(t)
 	onEachCloud(t, func(t *testing.T, h *host) {
@@ -180,8 +181,8 @@ func TestMountWhoseDiskIsGone(t *testing.T) {
 	})
 }
 
-// A disk that was taken away and came back, under another name, while its volume was staged: stage serves the new
-// disk, and publish does not leave a pod on the old one.
+// F12, A4: a disk that was taken away and came back, under another name, while its volume was staged: stage serves the
+// new disk, and publish does not leave a pod on the old one.
 func TestDiskThatCameBackWhileStaged(t *testing.T) {
 	onEachCloud(t, func(t *testing.T, h *host) {
 		for _, fs := range kinds() {
@@ -210,7 +211,7 @@ func TestDiskThatCameBackWhileStaged(t *testing.T) {
 	})
 }
 
-// The machine's own disks have the cloud's bus, and other names: no request reaches them.
+// F3: the machine's own disks have the cloud's bus, and other names: no request reaches them.
 func TestTheMachinesOwnDiskIsNoVolume(t *testing.T) {
 	h := sharedMachine(t, vm.DigitalOcean)
 	v := h.newVolume("ext4", 64*mib)

@@ -49,8 +49,8 @@ type load struct {
 	rate  float64
 }
 
-// TestIOLimits: a pod reaches its limits and no more, with each kind of volume and the cgroup names of both drivers of the kubelet. A
-// process outside of the pod is not slowed down, and no limit is left when the volume is unpublished.
+// P12: a pod reaches its limits and no more, with each kind of volume and the cgroup names of both drivers of the
+// kubelet. A process outside of the pod is not slowed down, and no limit is left when the volume is unpublished.
 func TestIOLimits(t *testing.T) {
 	notShort(t)
 	// Not in parallel: it measures.

@@ -88,7 +88,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// The machine's identity is in its SMBIOS where the region has no metadata service.
+// A5: the machine's identity is in its SMBIOS where the region has no metadata service.
 func TestIdentityWithoutTheMetadataService(t *testing.T) {
 	for _, cloud := range []string{vm.DigitalOcean, vm.Linode} {
 		t.Run(cloud, func(t *testing.T) {

@@ -32,7 +32,7 @@ func (v *volume) uuid() string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestPowerCut ends QEMU while files are written. What was synced is there on the next machine, and no filesystem is
+// F6: the test ends QEMU while files are written. What was synced is there on the next machine, and no filesystem is
 // made anew.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
@@ -69,7 +69,7 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// TestPowerCutDuringMkfs ends QEMU when mkfs has begun to write. The next machine has no record of it: it serves a filesystem
+// F1, F15: the test ends QEMU when mkfs has begun to write. The next machine has no record of it: it serves a filesystem
 // that is whole, and leaves everything else as it is.
 func TestPowerCutDuringMkfs(t *testing.T) {
 	notShort(t)

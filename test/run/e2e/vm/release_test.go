@@ -29,8 +29,8 @@ func releaseMachine(t *testing.T, suite, kernel string) *host {
 	return h
 }
 
-// Debian 11 has Linux 5.10, which has no mount_setattr. The node program ends at its start and says so, before the kubelet
-// could register it.
+// F12: Debian 11 has Linux 5.10, which has no mount_setattr. The node program ends at its start and says so, before the
+// kubelet could register it.
 func TestKernelThatIsTooOld(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -48,8 +48,8 @@ func TestKernelThatIsTooOld(t *testing.T) {
 	}
 }
 
-// TestKernelThatProtectsMountedDisks runs the node program where a disk that is mounted cannot be opened for writing, and one that
-// is open for writing cannot be mounted: bdev_allow_write_mounted=0, since Linux 6.8.
+// E5: the test runs the node program where a disk that is mounted cannot be opened for writing, and one that is open for
+// writing cannot be mounted: bdev_allow_write_mounted=0, since Linux 6.8.
 func TestKernelThatProtectsMountedDisks(t *testing.T) {
 	notShort(t)
 	t.Parallel()

@@ -36,8 +36,9 @@ chmod +x as-container
 dmesg -C
 setenforce 1`
 
-// TestSELinux runs the node program where SELinux is enforcing. With the label that the component selinux gives it, it serves
-// volumes of each kind and nothing is denied. As an ordinary container it reads no disk, and doctor says what to do.
+// F1: the test runs the node program where SELinux is enforcing. With the label that the component selinux gives it, it
+// serves volumes of each kind and nothing is denied. As an ordinary container it reads no disk, and doctor says what to
+// do.
 func TestSELinux(t *testing.T) {
 	notShort(t)
 	t.Parallel()

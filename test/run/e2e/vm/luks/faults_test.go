@@ -14,8 +14,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/vm"
 )
 
-// TestDiskThatGoes: F8. The disk of a staged volume is taken away and comes back. The mapping that is left stands on
-// nothing, and is closed before the disk is opened anew.
+// F8, A4: the disk of a staged volume is taken away and comes back. The mapping that is left stands on nothing, and is
+// closed before the disk is opened anew.
 func TestDiskThatGoes(t *testing.T) {
 	quickKeys(t)
 	for cloud, driver := range map[string]string{vm.DigitalOcean: driverDO, vm.Yandex: driverYandex} {
@@ -52,8 +52,8 @@ func TestDiskThatGoes(t *testing.T) {
 	}
 }
 
-// TestOtherMappings: F8. A mapping of the volume's name that stands on another disk, and one of its disk under another
-// name, are closed and never used; one that is in use stays, and the volume waits.
+// F8: a mapping of the volume's name that stands on another disk, and one of its disk under another name, are closed and
+// never used; one that is in use stays, and the volume waits.
 func TestOtherMappings(t *testing.T) {
 	quickKeys(t)
 	n := node(t, vm.DigitalOcean)
@@ -96,9 +96,9 @@ func TestOtherMappings(t *testing.T) {
 	v.free()
 }
 
-// TestPodThatHasTheMapping: F8, F11. What a pod has of a raw block volume is a bind of the mapping's node, which does not keep
-// device-mapper from removing it, and the next mapping would have its number. It stays until the pod has gone, whether its
-// disk is here or not.
+// F8, F11: what a pod has of a raw block volume is a bind of the mapping's node, which does not keep device-mapper from
+// removing it, and the next mapping would have its number. It stays until the pod has gone, whether its disk is here or
+// not.
 func TestPodThatHasTheMapping(t *testing.T) {
 	quickKeys(t)
 	v := attach(t, node(t, vm.DigitalOcean), vm.DigitalOcean, driverDO, "", 100*mib)
@@ -124,8 +124,8 @@ func TestPodThatHasTheMapping(t *testing.T) {
 	v.free()
 }
 
-// TestHalfMadeMapping: a cryptsetup that is killed between its requests to device-mapper leaves a mapping without a table,
-// or with one that is not in use.
+// F8: a cryptsetup that is killed between its requests to device-mapper leaves a mapping without a table, or with one
+// that is not in use.
 func TestHalfMadeMapping(t *testing.T) {
 	quickKeys(t)
 	v := attach(t, node(t, vm.DigitalOcean), vm.DigitalOcean, driverDO, "ext4", 100*mib)
@@ -147,7 +147,7 @@ func TestHalfMadeMapping(t *testing.T) {
 	v.free()
 }
 
-// TestReset: the machine is reset while the volume is in use.
+// F6: if the machine is reset while the volume is in use, the next stage opens it with every synced file.
 func TestReset(t *testing.T) {
 	quickKeys(t)
 	v := attach(t, node(t, vm.DigitalOcean), vm.DigitalOcean, driverDO, "ext4", 100*mib)
@@ -170,8 +170,8 @@ func TestReset(t *testing.T) {
 	v.free()
 }
 
-// TestKilledFirstStage: the node program is killed while a program of the first stage runs. The next stage ends it, and
-// the volume gets one header and one filesystem.
+// F1, F6, F15: the node program is killed while a program of the first stage runs. The next stage ends it, and the
+// volume gets one header and one filesystem.
 func TestKilledFirstStage(t *testing.T) {
 	quickKeys(t)
 	n := node(t, vm.DigitalOcean)
@@ -218,7 +218,7 @@ END
 	}
 }
 
-// TestKilledInTheMiddle: as before, but the programs have begun their work.
+// F1, F6, F15: the node program is killed when the programs of the first stage have begun to write.
 func TestKilledInTheMiddle(t *testing.T) {
 	quickKeys(t)
 	n := node(t, vm.DigitalOcean)

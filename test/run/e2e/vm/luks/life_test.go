@@ -20,8 +20,8 @@ const (
 	driverYandex = "yandex.csi.cloudblock.io"
 )
 
-// TestLife: an encrypted volume on the disks of each cloud is formatted once, opens with its key only, and holds nothing
-// in the clear.
+// F1: an encrypted volume on the disks of each cloud is formatted once, opens with its key only, and holds nothing in
+// the clear.
 func TestLife(t *testing.T) {
 	for cloud, driver := range map[string]string{vm.DigitalOcean: driverDO, vm.Linode: driverLinode, vm.Yandex: driverYandex} {
 		t.Run(cloud, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestChangedKey: an operator changes the passphrase with cryptsetup.
+// F1: after an operator has changed the passphrase with cryptsetup, the old one opens nothing.
 func TestChangedKey(t *testing.T) {
 	quickKeys(t)
 	v := attach(t, node(t, vm.DigitalOcean), vm.DigitalOcean, driverDO, "ext4", 100*mib)
@@ -91,7 +91,7 @@ func TestChangedKey(t *testing.T) {
 	v.free()
 }
 
-// TestGrowth: E2. The disk, the mapping and the filesystem grow, online with the key and when the volume is staged.
+// E2: the disk, the mapping and the filesystem grow, online with the key and when the volume is staged.
 func TestGrowth(t *testing.T) {
 	quickKeys(t)
 	for _, filesystem := range []string{"ext4", "xfs", ""} {
@@ -130,7 +130,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// TestBlock: what a raw block volume publishes is the mapping, and its note is gone before a pod can write.
+// F1: what a raw block volume publishes is the mapping, and its note is gone before a pod can write.
 func TestBlock(t *testing.T) {
 	quickKeys(t)
 	v := attach(t, node(t, vm.Yandex), vm.Yandex, driverYandex, "", 100*mib)
@@ -209,7 +209,7 @@ func TestReadOnly(t *testing.T) {
 // sum is a checksum of the whole disk.
 func (v *volume) sum() string { return v.run("sha256sum <%s", v.kernel()) }
 
-// TestForeignHeaders: a header that says nothing about its format, and holds nothing, is left as it is.
+// F1: a header that says nothing about its format, and holds nothing, is left as it is.
 func TestForeignHeaders(t *testing.T) {
 	quickKeys(t)
 	n := node(t, vm.DigitalOcean)
@@ -232,7 +232,7 @@ func TestForeignHeaders(t *testing.T) {
 	}
 }
 
-// TestWithoutDeviceMapper: a machine that cannot open a mapping says so before anything is written.
+// F1: a machine that cannot open a mapping says so before anything is written.
 func TestWithoutDeviceMapper(t *testing.T) {
 	v := attach(t, node(t, vm.DigitalOcean), vm.DigitalOcean, driverDO, "ext4", 100*mib)
 	before := v.sum()
