@@ -117,7 +117,7 @@ e2e-monitoring: ## Run a Prometheus over both programs and 200 volumes: the aler
 	@[ "$$(id -u)" != 0 ] || chown -R --reference=Makefile bin $(PLOTS)
 
 .PHONY: e2e-real
-e2e-real: ## Run the contract and a volume's life on a real account: CLOUD, TOKEN_FILE, REGION, MACHINES (docs/real-accounts.md); or EMULATED=1
+e2e-real: ## Run the contract and a volume's life on a real account: CLOUD, TOKEN_FILE, REGION, MACHINES (docs/contributing/testing.md); or EMULATED=1
 	@GO="$(GO)" $(REAL_ACCOUNT) EMULATED="$(EMULATED)" test/real.sh
 
 .PHONY: e2e-real-clean

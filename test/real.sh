@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # real.sh [clean] runs test/run/real against an account, and then removes what the run made, however it ended; with "clean"
-# it only removes: see docs/real-accounts.md. With EMULATED=1 the account is an emulated one.
+# it only removes: see docs/contributing/testing.md. With EMULATED=1 the account is an emulated one.
 #
 #   CLOUD, TOKEN_FILE, REGION      of the account; FOLDER too on Yandex Cloud
 #   MACHINES                       ids of two machines in REGION, with a comma, for what attaches volumes

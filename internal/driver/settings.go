@@ -9,7 +9,7 @@ import (
 )
 
 // settingPrefix is the prefix of the environment variables that set flags: CLOUDBLOCK_FLAG_CLUSTER_ID sets --cluster-id
-// (docs/adr/0029-settings-by-name.md).
+// (docs/contributing/decisions/deployment.md, 29).
 const settingPrefix = "CLOUDBLOCK_FLAG_"
 
 // withoutVariable are the flags that no variable sets. --node-id differs between nodes, but the variables do not.

@@ -15,7 +15,7 @@ type Kind string
 // Error returns the kind as text.
 func (k Kind) Error() string { return string(k) }
 
-// The kinds. docs/architecture.md has the gRPC code of each.
+// The kinds. docs/contributing/architecture.md has the gRPC code of each.
 const (
 	// None is what Of returns for an error without a kind.
 	None Kind = ""

@@ -118,7 +118,7 @@ func TestBlocksOfOtherSnapshots(t *testing.T) {
 }
 
 // C14: with an empty disk in place of the pool's, a program that starts creates a new pool: a delete of a volume on the
-// other disk succeeds and removes nothing (docs/adr/0047-a-pool-is-a-mount-point.md).
+// other disk succeeds and removes nothing (docs/contributing/decisions/pools.md, 47).
 func TestDeleteWithAnEmptyDiskInPlaceOfThePool(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pool")
 	swap := func(from, to string) {

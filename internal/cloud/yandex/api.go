@@ -24,7 +24,7 @@ import (
 )
 
 // channel sends the requests of the generated clients, each to the address of its service. It adds the token, waits for the budget
-// and classifies failures; the layers above decide what is repeated (docs/adr/0016).
+// and classifies failures; the layers above decide what is repeated (docs/contributing/decisions/clouds.md, 16).
 type channel struct {
 	connections *connections
 	tokens      tokens

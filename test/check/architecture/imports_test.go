@@ -41,7 +41,7 @@ var sdks = map[string][]string{
 	"yandex":       {yandexSDK, yandexAPI, grpc, protobuf, uuid},
 }
 
-// The import graph is the architecture: docs/architecture.md explains it, this table holds it.
+// The import graph is the architecture: docs/contributing/architecture.md explains it, this table holds it.
 // A package that no row names may import nothing of ours and nothing from outside.
 var rules = withClouds(map[string]rule{
 	"internal/fault":             {},

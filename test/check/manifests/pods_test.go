@@ -142,7 +142,7 @@ func checkUser(pod corev1.PodSpec, c corev1.Container) error {
 	return fmt.Errorf("root although it reaches no folder of the node")
 }
 
-// docs/adr/0015-candidates-must-end.md
+// docs/contributing/decisions/deployment.md, 15
 func TestNodesHaveTheirNextPodSoon(t *testing.T) {
 	forEachSet(t, func(t *testing.T, o objects) {
 		for name, pod := range o.pods {

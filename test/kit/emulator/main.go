@@ -1,5 +1,5 @@
 // Command emulator serves an emulated cloud on the loopback address until it is interrupted, for any
-// client of the real API: see docs/emulators.md.
+// client of the real API: see docs/contributing/emulators.md.
 package main
 
 import (

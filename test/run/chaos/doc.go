@@ -7,6 +7,6 @@
 //
 // Each run lives in simulated time (testing/synctest) with every connection in memory, so that an hour
 // of waiting costs milliseconds and a seed repeats. A run that fails is shrunk: steps and faults are left
-// out for as long as it still fails, and the shortest history is printed. docs/chaos.md says how to read
+// out for as long as it still fails, and the shortest history is printed. docs/contributing/testing.md says how to read
 // it and how to add a cloud.
 package main

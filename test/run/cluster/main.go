@@ -9,7 +9,7 @@
 //	go run ./test/run/cluster build-suite                    build the upstream storage suite
 //	go run ./test/run/cluster enter node-1 [command]         a shell on a machine
 //
-// docs/cluster.md tells more.
+// docs/contributing/testing.md tells more.
 package main
 
 import (

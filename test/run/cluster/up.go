@@ -277,7 +277,7 @@ func (c *cluster) epilogue(ctx context.Context) error {
 	fmt.Fprintf(c.show.out, "%8.1f s  in all\n\n%s\nUse it:\n  export KUBECONFIG=%s\n  export PATH=%s:$PATH\n  kubectl get nodes\nLogs: %s\n",
 		time.Since(c.show.begin).Seconds(), pods, c.kubeconfig(), c.cluster("bin"), c.logs())
 	if emulated(c.cloud) {
-		fmt.Fprintf(c.show.out, "The account (docs/emulators.md): http://%s/_emulator/\n", hostPort(emulatorPort))
+		fmt.Fprintf(c.show.out, "The account (docs/contributing/emulators.md): http://%s/_emulator/\n", hostPort(emulatorPort))
 	}
 	return nil
 }

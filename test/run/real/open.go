@@ -1,5 +1,5 @@
 // Package real runs the contract suite and one volume's life against a real account, with the smallest volumes, and
-// says what they show of the API. `make e2e-real` is the way to run it; docs/real-accounts.md has the flags.
+// says what they show of the API. `make e2e-real` is the way to run it; docs/contributing/testing.md has the flags.
 //
 // Everything that a run makes has a name that begins with the run's own prefix. Nothing else is ever changed.
 package real

@@ -111,7 +111,7 @@ func report() {
 		fmt.Fprintln(os.Stderr, "the cassette:", err)
 		return
 	}
-	fmt.Printf("\nwhat was said to the API, without credentials and names, is in %s (docs/real-accounts.md)\n", cassette)
+	fmt.Printf("\nwhat was said to the API, without credentials and names, is in %s (docs/contributing/testing.md)\n", cassette)
 }
 
 // clean removes what the run made, and returns the exit status.

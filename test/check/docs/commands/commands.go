@@ -39,7 +39,7 @@ var (
 // Documents are the files below a repository's folder that tell users what to do.
 func Documents(root string) ([]string, error) {
 	found := []string{filepath.Join(root, "README.md"), filepath.Join(root, "deploy/charts/cloudblock-csi/README.md")}
-	for _, pattern := range []string{"docs/*.md", "docs/backends/*.md"} {
+	for _, pattern := range []string{"docs/*.md", "docs/backends/*.md", "docs/contributing/*.md"} {
 		some, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			return nil, err

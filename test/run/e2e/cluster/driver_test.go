@@ -45,7 +45,7 @@ func findDriver(ctx context.Context, c kube.Client, cloud string) (driver, error
 func ours(c kube.Container) bool { return strings.Contains(c.Image, "cloudblock-csi/") }
 
 // pods are those that are to stay. Of a Deployment there are others, too: a sidecar that does not lead
-// ends when it is killed (docs/adr/0015-candidates-must-end.md), and nobody waits for that.
+// ends when it is killed (docs/contributing/decisions/deployment.md, 15), and nobody waits for that.
 func (d driver) pods(ctx context.Context) ([]kube.Pod, error) {
 	var all []kube.Pod
 	for _, w := range d.workloads {

@@ -34,7 +34,7 @@ type scenario struct {
 	run  func(*vendored, context.Context) error
 }
 
-// scenarios are all that Linode's repository has (docs/vendor-scenarios.md). The facts are theirs, the steps are our own.
+// scenarios are all that Linode's repository has (docs/contributing/testing.md). The facts are theirs, the steps are our own.
 var scenarios = []scenario{
 	{"node-volume-limit", (*vendored).nodeVolumeLimit},
 	{"pod-pvc-basic-filesystem", (*vendored).basicFilesystem},

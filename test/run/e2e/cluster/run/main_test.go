@@ -63,14 +63,14 @@ func TestParse(t *testing.T) {
 }
 
 func TestPartsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../../../../docs/cluster.md")
+	text, err := os.ReadFile("../../../../../docs/contributing/testing.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for cloud, all := range parts {
 		for _, part := range all {
 			if !strings.Contains(string(text), "`"+part+"`") {
-				t.Errorf("docs/cluster.md does not say what the part %s of %s does", part, cloud)
+				t.Errorf("docs/contributing/testing.md does not say what the part %s of %s does", part, cloud)
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // TestNothingOfTheVendorsTablesIsMissing: the capabilities and filesystems that the vendors' drivers publish for the suite are in our
-// tables, so that our runs select every spec that theirs do. What is not has a reason here and in docs/vendor-scenarios.md.
+// tables, so that our runs select every spec that theirs do. What is not has a reason here and in docs/contributing/testing.md.
 func TestNothingOfTheVendorsTablesIsMissing(t *testing.T) {
 	for cloud, vendors := range map[string]struct{ capabilities, filesystems, without []string }{
 		// digitalocean/csi-digitalocean 0711283, test/e2e/testdrivers/1.35.yaml
