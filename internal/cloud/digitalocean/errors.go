@@ -11,7 +11,7 @@ import (
 )
 
 // Some statuses of the API have several meanings that only the text distinguishes. The driver matches these texts; the facts with their
-// sources are in docs/backends.
+// sources are in docs/contributing/clouds.md.
 const (
 	// textPending: 422, the droplet (or the volume) is busy with another action.
 	textPending = "pending event"

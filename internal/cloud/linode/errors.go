@@ -10,7 +10,7 @@ import (
 )
 
 // Almost every refusal of this API is a 400; only its text, and sometimes the field, distinguishes them. The driver matches these texts;
-// the facts with their sources are in docs/backends.
+// the facts with their sources are in docs/contributing/clouds.md.
 const (
 	// textBusy: 400, the Linode is busy with another change.
 	textBusy = "linode busy"

@@ -15,7 +15,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// One code of the API has several meanings, so the driver matches these texts. The facts with their sources are in docs/backends.
+// One code of the API has several meanings, so the driver matches these texts. The facts with their sources are in docs/contributing/clouds.md.
 const (
 	// textActive: ResourceExhausted, the maximum number of operations is running in the folder.
 	textActive = "active operations"

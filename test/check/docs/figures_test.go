@@ -27,10 +27,10 @@ func TestFiguresAgree(t *testing.T) {
 		if want := "| " + short[1] + " + 4 | " + short[2] + " + 4 |\n"; !regexp.MustCompile(`\| ` + name + ` \|.*` + regexp.QuoteMeta(want)).MatchString(comparison) {
 			t.Errorf("docs/comparison.md has other reads of %s than docs/sizing.md: want %s", name, want)
 		}
-		reads, _, _ := strings.Cut(between(t, page("backends/"+cloud+".md"), "400 writes"), "\n\n")
+		reads, _, _ := strings.Cut(between(t, between(t, page("contributing/clouds.md"), "\n## "+name+"\n"), "400 writes"), "\n\n")
 		for _, each := range short[1:3] {
 			if want := strconv.Itoa(int(value(t, each)*100 + 0.5)); !strings.Contains(strings.ReplaceAll(reads, ",", ""), want) {
-				t.Errorf("docs/backends/%s.md does not have the %s reads of 100 volumes of docs/sizing.md, but: %s", cloud, want, reads)
+				t.Errorf("docs/contributing/clouds.md does not have the %s reads of 100 volumes of %s of docs/sizing.md, but: %s", want, name, reads)
 			}
 		}
 		bars := match(t, read(t, filepath.Join(root, "test/run/bench", cloud+".go")), `bars6\{each: `+number+`, .*`)

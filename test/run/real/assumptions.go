@@ -1,6 +1,6 @@
 package real
 
-// Assumption is a row of the table "What the driver assumes of the API" in a cloud's page in docs/backends.
+// Assumption is a row of the table of its cloud in docs/contributing/clouds.md.
 type Assumption struct {
 	// Text is the row's first cell.
 	Text string

@@ -119,7 +119,7 @@ func (o Outcomes) Held(a Assumption) string {
 
 // Report says what the run showed.
 func (a Account) Report(out io.Writer, o Outcomes, b *Budget) {
-	fmt.Fprintf(out, "\n%d volumes and snapshots were made; %d parts ran\n\nwhat the driver assumes of the API (docs/backends/%s.md):\n", b.Made(), len(o), a.Cloud)
+	fmt.Fprintf(out, "\n%d volumes and snapshots were made; %d parts ran\n\nwhat the driver assumes of the API (docs/contributing/clouds.md):\n", b.Made(), len(o))
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, assumption := range a.Assumptions() {
 		fmt.Fprintf(table, "  %s\t%s\n", assumption.Text, o.Held(assumption))
