@@ -10,7 +10,7 @@ import (
 
 // row is one row of the catalogue.
 type row struct {
-	id, invariant string
+	id, invariant string // the invariant with its sources
 	tests         []test
 }
 
@@ -30,33 +30,42 @@ func (t test) elsewhere() string {
 }
 
 var (
-	rowStart = regexp.MustCompile(`^\| *([FACEPL][0-9]+) *\|`)
-	rowID    = regexp.MustCompile(`[FACEPL][0-9]+`)
-	// faultRow is a row of the table of faults in a virtual machine: | fault | rows | what the node did |.
-	faultRow = regexp.MustCompile(`^\| [^|]+ \| ((?:[FACEPL][0-9]+(?:, )?)+) \| [^|]+ \|$`)
+	// rowStart is the beginning of a row, and what it has to look like: its id, its harm, and what must hold.
+	rowStart = regexp.MustCompile(`^- \*\*([A-Z][0-9]+)\*\*`)
+	rowForm  = regexp.MustCompile(`^- \*\*([FACEPL][0-9]+)\*\* (?:LOSS|WRONG|OUT|LEAK): (\S.*)$`)
+	rowID    = regexp.MustCompile(`\b[FACEPL][0-9]+\b`)
 )
 
-// parse reads the rows of the tables, | id | harm | what must hold | where it happened |, and the ids of the rows that the
-// table of faults in a virtual machine names.
+// vmSection is the section of faults in a virtual machine. Each row that it names has a test there.
+const vmSection = "## Faults in a virtual machine"
+
+// parse reads the rows of the lists, - **id** HARM: what must hold (where it happened), and the ids of the rows that vmSection
+// names.
 func parse(text string) (rows []row, inVM []string, err error) {
+	section, open := "", false // open: the next line may go on with the last row
 	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if fault := faultRow.FindStringSubmatch(line); fault != nil {
-			inVM = append(inVM, rowID.FindAllString(fault[1], -1)...)
-			continue
+		line = strings.TrimRight(line, " \n")
+		if strings.HasPrefix(line, "## ") {
+			section = line
 		}
 		start := rowStart.FindStringSubmatch(line)
-		if start == nil {
-			continue
+		switch {
+		case section == vmSection:
+			inVM = append(inVM, rowID.FindAllString(line, -1)...)
+		case start != nil:
+			form := rowForm.FindStringSubmatch(line)
+			if form == nil {
+				return nil, nil, fmt.Errorf("row %s is not of the form - **id** HARM: what must hold", start[1])
+			}
+			if find(rows, form[1]) >= 0 {
+				return nil, nil, fmt.Errorf("row %s stands twice", form[1])
+			}
+			rows, open = append(rows, row{id: form[1], invariant: form[2]}), true
+		case open && strings.HasPrefix(line, "  "):
+			rows[len(rows)-1].invariant += " " + strings.TrimSpace(line)
+		default:
+			open = false
 		}
-		cells := strings.Split(strings.Trim(line, "|"), "|")
-		if len(cells) != 4 {
-			return nil, nil, fmt.Errorf("row %s has %d cells, want 4", start[1], len(cells))
-		}
-		if find(rows, start[1]) >= 0 {
-			return nil, nil, fmt.Errorf("row %s stands twice", start[1])
-		}
-		rows = append(rows, row{id: start[1], invariant: strings.TrimSpace(cells[2])})
 	}
 	if len(rows) == 0 {
 		return nil, nil, errors.New("no rows")
@@ -69,7 +78,7 @@ func find(rows []row, id string) int {
 }
 
 // join gives each row the tests whose comments name it. A row needs a test that a kernel without special modules can run,
-// and one in the virtual machine if the table of faults there names it.
+// and one in the virtual machine if vmSection names it.
 func join(rows []row, inVM []string, found []claim) error {
 	var errs []error
 	for _, c := range found {
@@ -94,7 +103,7 @@ func join(rows []row, inVM []string, found []claim) error {
 	}
 	for _, id := range inVM {
 		if find(rows, id) < 0 {
-			errs = append(errs, fmt.Errorf("the table of faults in a virtual machine names the row %s, which does not exist", id))
+			errs = append(errs, fmt.Errorf("the section of faults in a virtual machine names the row %s, which does not exist", id))
 		}
 	}
 	return errors.Join(errs...)

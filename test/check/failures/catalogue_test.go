@@ -8,22 +8,25 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	rows, inVM, err := parse("# x\n\n| id | harm | holds | source |\n|---|---|---|---|\n| F1 | LOSS | never | x |\n| F8 | LOSS | always | x |\n" +
-		"\n| fault | rows | what the node did |\n|---|---|---|\n| it is pulled | F1, F8 | nothing |\n")
+	rows, inVM, err := parse("# x\n\n## Format\n\n- **F1** LOSS: never\n  again (a/b#1)\n- **F8** OUT: always\n\n  no row\n" +
+		"\n## Faults in a virtual machine\n\n- a disk is pulled, and LUKS2 (F1,\n  F8)\n\n## Another\n\n- F9\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rows) != 2 || rows[0].id != "F1" || rows[1].invariant != "always" || strings.Join(inVM, " ") != "F1 F8" {
+	if len(rows) != 2 || rows[0].id != "F1" || rows[0].invariant != "never again (a/b#1)" || rows[1].invariant != "always" || strings.Join(inVM, " ") != "F1 F8" {
 		t.Errorf("parse = %+v, %v", rows, inVM)
 	}
 }
 
 func TestParseRefuses(t *testing.T) {
 	for name, text := range map[string]string{
-		"a table without rows":      "nothing here",
-		"a row with too few cells":  "| F1 | LOSS | never |",
-		"a row with too many cells": "| F1 | LOSS | never | x | a test |",
-		"a row that stands twice":   "| F1 | L | n | x |\n| F1 | L | n | x |",
+		"a list without rows":                "- nothing here",
+		"a row without a harm":               "- **F1** never",
+		"a row with an unknown harm":         "- **F1** PITY: never",
+		"a row without what must hold":       "- **F1** LOSS:",
+		"a row of a chapter that is not":     "- **X1** LOSS: never",
+		"a row that stands twice":            "- **F1** LOSS: never\n- **F1** LOSS: never",
+		"a row that is named in the VM only": "## Faults in a virtual machine\n\n- a disk is pulled (F1)",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if rows, _, err := parse(text); err == nil {
@@ -105,10 +108,10 @@ func TestClaims(t *testing.T) {
 
 // TestReportCountsWhatDoesNotPassAsBroken: a test that does not run, is skipped or fails breaks its row.
 func TestReportCountsWhatDoesNotPassAsBroken(t *testing.T) {
-	rows := []row{{id: "F1", invariant: "never", tests: []test{{"internal/mounter", "TestNoSuch"}}}}
+	rows := []row{{id: "F1", invariant: "never (a/b#1)", tests: []test{{"internal/mounter", "TestNoSuch"}}}}
 	for want, results := range map[string]map[test]outcome{"MISSING": {}, "skip": {rows[0].tests[0]: "skip"}, "fail": {rows[0].tests[0]: "fail"}} {
 		var out strings.Builder
-		if err := report(rows, results, &out); err == nil || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "BROKEN") {
+		if err := report(rows, results, &out); err == nil || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "BROKEN   never\n") {
 			t.Errorf("report = %v, printed:\n%s", err, &out)
 		}
 	}

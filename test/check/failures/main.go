@@ -96,7 +96,7 @@ func report(rows []row, results map[test]outcome, out io.Writer) error {
 		default:
 			elsewhere++
 		}
-		fmt.Fprintf(out, "%-4s %-8s %s\n", r.id, verdict, r.invariant)
+		fmt.Fprintf(out, "%-4s %-8s %s\n", r.id, verdict, withoutSources(r.invariant))
 		for _, t := range r.tests {
 			if target := t.elsewhere(); target != "" {
 				fmt.Fprintf(out, "       %-10s %-20s %s.%s\n", "not here", target, t.pkg, t.name)
@@ -118,6 +118,14 @@ func report(rows []row, results map[test]outcome, out io.Writer) error {
 		return fmt.Errorf("%d rows are broken", broken)
 	}
 	return nil
+}
+
+// withoutSources cuts off where it happened, which stands in brackets at the end.
+func withoutSources(invariant string) string {
+	if i := strings.LastIndex(invariant, " ("); i > 0 && strings.HasSuffix(invariant, ")") {
+		return invariant[:i]
+	}
+	return invariant
 }
 
 // emulated are the clouds that subtests are named by.
