@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/check/docs/commands"
 	"github.com/cloudblock-csi/cloudblock-csi/test/check/docs/install"
+	"github.com/cloudblock-csi/cloudblock-csi/test/check/docs/words"
 )
 
 // TestMigrationsCanGoBack: a guide stops the vendor's driver only after the images are there and the server has accepted the
@@ -21,8 +22,12 @@ func TestMigrationsCanGoBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, cloud := range clouds {
-		doc := "docs/migrate-" + cloud + ".md"
-		text := read(t, filepath.Join(root, doc))
+		doc := "docs/migrate.md"
+		page := read(t, filepath.Join(root, doc))
+		if !slices.Contains(words.Clouds(page), cloud) {
+			t.Errorf("%s is not for %s", doc, cloud)
+		}
+		text := words.For(page, cloud)
 		at := 0
 		for _, step := range []string{"make images ", "kubectl apply -k move --dry-run=server\n", "## The move\n", "--replicas=0", "kubectl apply -k move\n", " delete statefulset/", "## Going back\n"} {
 			found := strings.Index(text[at:], step)

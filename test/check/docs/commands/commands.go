@@ -12,17 +12,25 @@ import (
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/check/docs/words"
 )
 
 // Command is one kubectl command of a document.
 type Command struct {
 	Document string
+	// Cloud is the one whose words the command has, on a page that is for several.
+	Cloud string
 	// Args are the arguments of the program, as a shell makes them.
 	Args []string
 }
 
 func (c Command) String() string {
-	return c.Document + ": kubectl " + strings.Join(c.Args, " ")
+	where := c.Document
+	if c.Cloud != "" {
+		where += " for " + c.Cloud
+	}
+	return where + ": kubectl " + strings.Join(c.Args, " ")
 }
 
 var (
@@ -70,11 +78,31 @@ func all(root, program string) ([]Command, error) {
 		if err != nil {
 			return nil, err
 		}
-		some, err := in(document, string(text), program)
+		some, err := forEach(document, string(text), program)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// forEach returns a document's commands, those of a page for several clouds once for each.
+func forEach(document, text, program string) ([]Command, error) {
+	clouds := words.Clouds(text)
+	if len(clouds) == 0 {
+		return in(document, text, program)
+	}
+	var all []Command
+	for _, cloud := range clouds {
+		some, err := in(document, words.For(text, cloud), program)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range some {
+			c.Cloud = cloud
+			all = append(all, c)
+		}
 	}
 	return all, nil
 }
@@ -191,7 +219,7 @@ func (c Command) Harmless() ([]string, error) {
 var Placeholders = map[string]string{
 	"NODE": "a node", "NAME": "a PersistentVolume, and the user of a registry", "V": "a PersistentVolume", "NAMESPACE": "a vendor driver's namespace",
 	"CLAIM": "a PersistentVolumeClaim", "POD": "a pod", "SNAPSHOT": "a VolumeSnapshot",
-	"TOKEN-FILE": "a file", "KEY-FILE": "a file", "PASSWORD": "any word", "TAG": "any word", "RELEASE": "a release of Helm", "$pod": "a pod of the driver",
+	"TOKEN-FILE": "a file", "PASSWORD": "any word", "TAG": "any word", "RELEASE": "a release of Helm", "$pod": "a pod of the driver",
 }
 
 // placeholder is a word that users replace, in capitals, or a variable.
@@ -224,7 +252,7 @@ func (c Command) Fill(values map[string]string) (Command, error) {
 	if len(unknown) > 0 {
 		return c, fmt.Errorf("%s: no value is known for %s", c, strings.Join(unknown, ", "))
 	}
-	return Command{Document: c.Document, Args: args}, nil
+	return Command{Document: c.Document, Cloud: c.Cloud, Args: args}, nil
 }
 
 // Kustomization returns the first kustomization that a document shows, as its file, or nothing.

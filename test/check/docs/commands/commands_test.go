@@ -149,6 +149,14 @@ func TestKustomization(t *testing.T) {
 	}
 }
 
+func TestForEach(t *testing.T) {
+	const text = "| word | A | B |\n|---|---|---|\n| `CLOUD` | `a` | `b` |\n\n    kubectl -n NAMESPACE get pods CLOUD-x\n"
+	all, err := forEach("x.md", text, "kubectl")
+	if err != nil || len(all) != 2 || all[1].String() != "x.md for b: kubectl -n NAMESPACE get pods b-x" {
+		t.Errorf("forEach = %q, %v, want a command for each of the two clouds", all, err)
+	}
+}
+
 func TestSection(t *testing.T) {
 	const text = "# A\n\n## B\n\n    x=1  # a comment\n    y $x && z\n\n### C\n\n    w\n"
 	section, err := Section(text, "## B")

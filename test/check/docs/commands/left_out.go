@@ -5,7 +5,9 @@ import "strings"
 // leftOut are commands of the documents that cannot be tried, each with the reason. A name is the whole command or, with "..." at
 // its end, how the command begins.
 var leftOut = map[string]string{
-	"-n cloudblock-linode exec...":                                                      "the flags are those of a real account; a test of the programs runs doctor",
+	"-n cloudblock-digitalocean exec...":                                                doctor,
+	"-n cloudblock-linode exec...":                                                      doctor,
+	"-n cloudblock-yandex exec...":                                                      doctor,
 	"-n cloudblock-linode logs POD -c node --previous":                                  "no container of the driver has crashed",
 	"apply --server-side -k https://github.com/kubernetes-csi/external-snapshotter/...": "it needs the network; make cluster applies the same files from the pinned module",
 	"apply -f -": "its input is what the command before it prints",
@@ -13,6 +15,8 @@ var leftOut = map[string]string{
 	"taint nodes NODE node.kubernetes.io/out-of-service-": "no node has the taint",
 	podsOfLocal: "the pods of this driver run in the cluster of local only",
 }
+
+const doctor = "the flags are those of a real account; a test of the programs runs doctor"
 
 // podsOfLocal can be tried in a cluster of local.
 const podsOfLocal = "-n cloudblock-local exec $pod..."

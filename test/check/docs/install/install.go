@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/check/docs/commands"
+	"github.com/cloudblock-csi/cloudblock-csi/test/check/docs/words"
 )
 
 // Way is what one page says.
@@ -89,7 +90,7 @@ func Move(root, cloud string) (Way, error) {
 const takeOver = " --take-ownership --force-conflicts"
 
 func find(root, cloud, heading string) (Way, error) {
-	w, headings := Way{Document: "docs/backends/" + cloud + ".md"}, []string{heading}
+	w, headings := Way{Document: "docs/install.md"}, []string{heading}
 	if cloud == "local" {
 		w.Document, headings = "docs/quickstart.md", append(headings, "## 4. A volume")
 	}
@@ -98,7 +99,7 @@ func find(root, cloud, heading string) (Way, error) {
 		return w, err
 	}
 	for _, h := range headings {
-		section, err := commands.Section(string(text), h)
+		section, err := commands.Section(words.For(string(text), cloud), h)
 		if err != nil {
 			return w, fmt.Errorf("%s: %w", w.Document, err)
 		}
@@ -121,8 +122,7 @@ func find(root, cloud, heading string) (Way, error) {
 
 // Substitutions are all that differs between a page and its commands on the emulated account of `make cluster`.
 var Substitutions = []struct{ Page, Here, Why string }{
-	{"TOKEN-FILE", "token", "the emulator takes one token"},
-	{"KEY-FILE", "token", "the same, in place of a key"},
+	{"TOKEN-FILE", "token", "the emulator takes one token, also in place of a key"},
 	{"-k my-cluster", "-k emulated", "my-cluster with the URL of the emulator, its certificate and its folder of links to disks"},
 	{"helm install cloudblock ", "helm install cloudblock --values emulated.yaml ", "the same for the chart"},
 }

@@ -9,9 +9,10 @@ import (
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/check/docs/commands"
+	"github.com/cloudblock-csi/cloudblock-csi/test/check/docs/words"
 )
 
-// Migration is what docs/migrate-CLOUD.md says: from the vendor's driver to this one, and back.
+// Migration is what docs/migrate.md says of a cloud: from the vendor's driver to this one, and back.
 type Migration struct {
 	Way
 	Before, Move, Back []string
@@ -25,14 +26,15 @@ var leftOut = []struct{ Page, Why string }{
 
 // Migrate returns the migration to a cloud's driver.
 func Migrate(root, cloud string) (Migration, error) {
-	m := Migration{Way: Way{Document: "docs/migrate-" + cloud + ".md"}}
-	text, err := os.ReadFile(filepath.Join(root, m.Document))
+	m := Migration{Way: Way{Document: "docs/migrate.md"}}
+	page, err := os.ReadFile(filepath.Join(root, m.Document))
 	if err != nil {
 		return m, err
 	}
-	m.Kustomization = commands.Kustomization(string(text))
+	text := words.For(string(page), cloud)
+	m.Kustomization = commands.Kustomization(text)
 	for heading, to := range map[string]*[]string{"## Before": &m.Before, "## The move": &m.Move, "## Going back": &m.Back} {
-		section, err := commands.Section(string(text), heading)
+		section, err := commands.Section(text, heading)
 		if err != nil {
 			return m, fmt.Errorf("%s: %w", m.Document, err)
 		}

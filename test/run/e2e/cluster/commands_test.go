@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/check/docs/commands"
+	"github.com/cloudblock-csi/cloudblock-csi/test/check/docs/words"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/e2e/cluster/kube"
 )
 
@@ -27,7 +28,7 @@ func TestCommands(t *testing.T) {
 	s := begin(t, "commands")
 	ctx := t.Context()
 	r := reader{cloud: s.env.cloud, kubectl: s.Kubectl, documents: map[string]string{}, values: map[string]string{
-		"NAMESPACE": "kube-system", "TOKEN-FILE": "token", "KEY-FILE": "token", "PASSWORD": "word", "TAG": "word", "RELEASE": "vendor",
+		"NAMESPACE": "kube-system", "TOKEN-FILE": "token", "PASSWORD": "word", "TAG": "word", "RELEASE": "vendor",
 	}}
 	if err := s.furnish(ctx, r.values); err != nil {
 		t.Fatal(err)
@@ -140,7 +141,7 @@ type reader struct {
 	values map[string]string
 	// words turns sizes of the examples into this cloud's.
 	words *strings.Replacer
-	// documents has the folder where the commands of each document run.
+	// documents has the folder where the commands of each document run, those for each cloud.
 	documents map[string]string
 }
 
@@ -168,7 +169,7 @@ func (r reader) try(t *testing.T, c commands.Command) error {
 		args[i] = strings.ReplaceAll(args[i], exampleNamespace, at.Namespace)
 	}
 	cmd := exec.CommandContext(t.Context(), r.kubectl, append([]string{"--kubeconfig", at.Kubeconfig}, args...)...)
-	cmd.Dir = r.folder(t, c.Document)
+	cmd.Dir = r.folder(t, c.Document, c.Cloud)
 	cmd.Stdin = strings.NewReader("what a secret has")
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
@@ -193,13 +194,13 @@ func expected(verb, problem string) bool {
 
 // folder returns where a document's reader is: next to a copy of deploy/, with the folder of their own that the document
 // shows.
-func (r reader) folder(t *testing.T, document string) string {
+func (r reader) folder(t *testing.T, document, cloud string) string {
 	t.Helper()
-	if dir := r.documents[document]; dir != "" {
+	if dir := r.documents[document+cloud]; dir != "" {
 		return dir
 	}
 	dir := t.TempDir()
-	r.documents[document] = dir
+	r.documents[document+cloud] = dir
 	if err := os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(filepath.Join(repository, "deploy"))); err != nil {
 		t.Fatal(err)
 	}
@@ -218,12 +219,12 @@ func (r reader) folder(t *testing.T, document string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if kustomization = commands.Kustomization(string(text)); kustomization != "" {
+		if kustomization = commands.Kustomization(words.For(string(text), cloud)); kustomization != "" {
 			break
 		}
 	}
 	write(t, filepath.Join(dir, "my-cluster/kustomization.yaml"), kustomization)
-	if document == "docs/migrate-"+r.cloud+".md" {
+	if document == "docs/migrate.md" && cloud == r.cloud {
 		write(t, filepath.Join(dir, "whole-move/kustomization.yaml"), kustomization)
 		kustomization = fmt.Sprintf(withoutClasses, r.cloud)
 	}

@@ -28,7 +28,7 @@ var vendors = map[string]vendor{
 	},
 }
 
-// migration is an operator who follows docs/migrate-CLOUD.md.
+// migration is an operator who follows docs/migrate.md.
 type migration struct {
 	installer
 	vendor

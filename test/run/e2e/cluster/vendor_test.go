@@ -61,7 +61,7 @@ type vendored struct {
 	image string
 }
 
-// TestVendor installs the driver under the name of Linode's, as docs/migrate-linode.md does, and runs the vendor's scenarios.
+// TestVendor installs the driver under the name of Linode's, as docs/migrate.md does, and runs the vendor's scenarios.
 func TestVendor(t *testing.T) {
 	s := begin(t, "vendor")
 	a, is := s.env.store.(account)
