@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestFiguresAreWithinTheBars: the reads of a volume are on one page, as `make bench` allows them, and other pages link there.
+// TestFiguresAreWithinTheBars: the reads of a volume are in docs/sizing.md, as `make bench` allows them. The
+// comparison links there, and what contributors read is the same.
 func TestFiguresAreWithinTheBars(t *testing.T) {
 	page := func(name string) string { return read(t, filepath.Join(root, "docs", name)) }
 	sizing := page("sizing.md")
@@ -31,6 +32,12 @@ func TestFiguresAreWithinTheBars(t *testing.T) {
 		if bars[1] != short[3] || value(t, short[1]) > value(t, bars[1]) || value(t, short[2]) > value(t, short[4]) {
 			t.Errorf("docs/sizing.md: reads %s and %s, and the bars %s and %s of %s, want the bar %s of test/run/bench, and reads within both",
 				short[1], short[2], short[3], short[4], name, bars[1])
+		}
+		reads, _, _ := strings.Cut(between(t, between(t, page("contributing/clouds.md"), "\n## "+name+"\n"), "400 writes"), "\n\n")
+		for _, each := range short[1:3] {
+			if want := strconv.Itoa(int(value(t, each)*100 + 0.5)); !strings.Contains(strings.ReplaceAll(reads, ",", ""), want) {
+				t.Errorf("docs/contributing/clouds.md does not have the %s reads of 100 volumes of %s of docs/sizing.md, but: %s", want, name, reads)
+			}
 		}
 	}
 }
@@ -61,6 +68,15 @@ func match(t *testing.T, text, pattern string) []string {
 		t.Errorf("nothing matches %s", pattern)
 	}
 	return found
+}
+
+func between(t *testing.T, text, beginning string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(text, beginning)
+	if !found {
+		t.Errorf("there is no %q", beginning)
+	}
+	return rest
 }
 
 func value(t *testing.T, text string) float64 {
