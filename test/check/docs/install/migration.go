@@ -21,7 +21,7 @@ type Migration struct {
 // leftOut are in the commands of a migration that are not run.
 var leftOut = []struct{ Page, Why string }{
 	{"make images ", "the nodes have the images"},
-	{"delete statefulset/", "it is for whoever does not want to go back"},
+	{"delete statefulset/", "it is for readers who do not want to go back"},
 }
 
 // Migrate returns the migration to a cloud's driver.
