@@ -26,7 +26,9 @@ func TestWrongCommandsSayWhatIsWrong(t *testing.T) {
 		"volumes of a cloud not known":  {{"volumes", "--cloud", "digitalocaen"}, {`--cloud "digitalocaen": known are digitalocean, `}},
 		"the last cloud counts":         {{"volumes", "--cloud=linode", "--cloud=local", "--output=json"}, {"--local-pool: required"}},
 		"an id that is none":            {{"volumes", "--cloud=local", "--local-pool=/p", "--delete=n1/0123"}, {"--delete: volume id \"n1/0123\" is not <node>/<pool>/"}},
-		"a duration without a unit":     {append(linode, "--operation-timeout=5"), {`"5" for flag -operation-timeout: not a duration, such as 90s`}},
+		"a duration without a unit":     {append(linode, "--operation-timeout=5"), {`--operation-timeout "5": not a duration, such as 90s`}},
+		"a flag that is none":           {append(linode, "--foo=1"), {"--foo: unknown flag"}},
+		"a switch that is no switch":    {append(linode, "--version=maybe"), {`--version "maybe": `}},
 		"a word that is no sub-command": {{"help"}, {`"help": unknown command; known are doctor, volumes`}},
 		"a misspelled sub-command":      {{"doctro", "--cloud=local"}, {`"doctro": unknown command`}},
 	})

@@ -17,7 +17,7 @@ import (
 
 const usage = `Usage: cloudblock-node --cloud CLOUD [flags]
        cloudblock-node --cloud local --local-pool [NAME=]DIR... --node-id NAME [flags]
-       cloudblock-node doctor FLAGS-OF-THE-PROGRAM [--output json]`
+       cloudblock-node doctor [flags of the program] [--output json]`
 
 const (
 	defaultDeviceDir = "/dev/disk/by-id"
@@ -92,7 +92,7 @@ func (c *config) flags() *flag.FlagSet {
 		"(default: off, volumes with limits are refused)")
 	fs.StringVar(&c.linodeSnapshots, "linode-snapshots", noLinodeSnapshots, "as the controller's: `off|clones`; the programs report the same capabilities")
 	fs.StringVar(&c.zone, "zone", "", "where this node is, a region or zone of the cloud (default: ask the metadata service)")
-	fs.StringVar(&c.reserved, "reserved-attachments", defaultReserved, "how many of the machine's slots for volumes are left to others; not counted in --max-volumes")
+	fs.StringVar(&c.reserved, "reserved-attachments", defaultReserved, "the `number` of the machine's slots for volumes that are left to others; not counted in --max-volumes")
 	return fs
 }
 

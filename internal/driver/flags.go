@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -63,7 +64,7 @@ func (f *Flags) Register(fs *flag.FlagSet) {
 	fs.StringVar(&f.LogFormat, "log-format", "json", "json or console")
 	fs.Var(List(&f.LocalPools), "local-pool", LocalPoolUsage+" (required with --cloud local)")
 	fs.StringVar(&f.NodeID, "node-id", "", "this node's name in the cluster (required with --cloud local), or its id in the cloud (default: ask the metadata service)")
-	fs.StringVar(&f.maxVolumes, "max-volumes", "", "how many volumes this node may hold, the same for both programs (default: no limit on local, elsewhere what the cloud allows)")
+	fs.StringVar(&f.maxVolumes, "max-volumes", "", "how many volumes this node may hold, a `number`, the same for both programs (default: no limit on local, elsewhere what the cloud allows)")
 	fs.StringVar(&f.MetadataEndpoint, "metadata-endpoint", "", "another base `URL` of the cloud's metadata service")
 	fs.BoolVar(&f.Version, "version", false, "print the version and exit")
 }
@@ -76,22 +77,45 @@ func ParseArgs(fs *flag.FlagSet, args []string, out io.Writer, usage string) err
 	for len(args) > 0 {
 		err := fs.Parse(args)
 		if errors.Is(err, flag.ErrHelp) {
-			fs.SetOutput(out)
 			if _, err := fmt.Fprintf(out, "%s\n\nThe environment sets flags too, such as %sLOG_LEVEL --log-level; the command line wins.\n\n", usage, settingPrefix); err != nil {
 				return err
 			}
-			fs.PrintDefaults()
+			if err := printFlags(fs, out); err != nil {
+				return err
+			}
 			return flag.ErrHelp
 		}
 		args = fs.Args()
 		if err != nil {
-			mistakes = append(mistakes, err) // Parse has consumed the wrong flag; the next one may be wrong too
+			mistakes = append(mistakes, spelled(err)) // Parse has consumed the wrong flag; the next one may be wrong too
 		} else if len(args) > 0 {
 			mistakes = append(mistakes, fmt.Errorf("argument %q: not a flag", args[0]))
 			args = args[1:]
 		}
 	}
 	return errors.Join(mistakes...)
+}
+
+// printFlags writes the flags as the documents spell them, with two dashes; package flag writes one, and accepts both.
+func printFlags(fs *flag.FlagSet, out io.Writer) error {
+	var text bytes.Buffer
+	fs.SetOutput(&text)
+	fs.PrintDefaults()
+	_, err := out.Write(flagInHelp.ReplaceAll(text.Bytes(), []byte("  --$1")))
+	return err
+}
+
+var (
+	flagInHelp = regexp.MustCompile(`(?m)^  -(\w)`)
+	// unknownFlag and invalidValue match what package flag says of a mistake.
+	unknownFlag  = regexp.MustCompile(`^flag provided but not defined: -(.*)$`)
+	invalidValue = regexp.MustCompile(`(?s)^invalid (?:boolean )?value (".*") for (?:flag )?-([^:]*): (.*)$`)
+)
+
+// spelled returns a mistake that package flag has found as the other mistakes are spelled.
+func spelled(err error) error {
+	text := unknownFlag.ReplaceAllString(err.Error(), "--$1: unknown flag")
+	return errors.New(invalidValue.ReplaceAllString(text, "--$2 $1: $3"))
 }
 
 // ParseCommand is ParseArgs for a sub-command, which has the flags of the program and its own. Its help has only its own.

@@ -20,7 +20,7 @@ const (
 	// None is what Of returns for an error without a kind.
 	None Kind = ""
 	// InvalidArgument: the request can never succeed as it is.
-	InvalidArgument Kind = "invalid argument"
+	InvalidArgument Kind = "invalid request"
 	// NotFound: the object the request names does not exist.
 	NotFound Kind = "not found"
 	// Conflict: the name is taken by an object with other properties.

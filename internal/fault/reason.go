@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Reason is a stable short code of a refusal that an operator has to act on. An error wraps it instead of a Kind:
@@ -178,10 +179,16 @@ func ReasonOf(err error) Reason {
 	return NoReason
 }
 
-// Text returns the text of err, after the code of its reason.
+// Text returns what a person reads of err: its Plain text, after the code of its reason.
 func Text(err error) string {
 	if r := ReasonOf(err); r != NoReason {
-		return string(r) + ": " + err.Error()
+		return string(r) + ": " + Plain(err)
 	}
-	return err.Error()
+	return Plain(err)
 }
+
+// withoutKinds removes the kinds whose errors always have a sentence, and whose gRPC code or exit code says the same.
+var withoutKinds = strings.NewReplacer(": "+InvalidArgument.Error(), "", ": "+Precondition.Error(), "")
+
+// Plain returns the text of err without the kinds that tell a person nothing.
+func Plain(err error) string { return withoutKinds.Replace(err.Error()) }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"syscall"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -46,6 +47,10 @@ func TestReasonOf(t *testing.T) {
 func TestTextBeginsWithTheCode(t *testing.T) {
 	err := fmt.Errorf("the droplet has no free slot: %w", fault.NoSlot)
 	if got, want := fault.Text(err), "CB-NO-SLOT: the droplet has no free slot: no room left"; got != want {
+		t.Errorf("Text = %q, want %q", got, want)
+	}
+	err = fmt.Errorf("check: %w: %w\nmount: %w", fmt.Errorf("the volume is attached: %w", fault.Precondition), errors.New("to n1"), syscall.EINVAL)
+	if got, want := fault.Text(err), "check: the volume is attached: to n1\nmount: invalid argument"; got != want {
 		t.Errorf("Text = %q, want %q", got, want)
 	}
 	if got := fault.Text(fault.Busy); got != fault.Busy.Error() {

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
-const usage = `Usage: %s doctor FLAGS-OF-THE-PROGRAM [--output json]
+const usage = `Usage: %s doctor [flags of the program] [--output json]
 
 Says what would keep the program with these flags from its work here, and what to do. It changes nothing.`
 

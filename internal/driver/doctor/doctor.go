@@ -68,7 +68,7 @@ func (r *Report) Wrong(check string, err error, remedy string) { r.add(check, Wr
 
 func (r *Report) add(check string, state State, err error, remedy string) {
 	*r = append(*r, Finding{
-		Check: check, State: state, Message: strings.ReplaceAll(err.Error(), "\n", "; "), Reason: fault.ReasonOf(err), Remedy: remedy,
+		Check: check, State: state, Message: strings.ReplaceAll(fault.Plain(err), "\n", "; "), Reason: fault.ReasonOf(err), Remedy: remedy,
 	})
 }
 

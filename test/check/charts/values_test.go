@@ -233,7 +233,7 @@ func driverSettings(t *testing.T) []string {
 		if err != nil {
 			t.Fatalf("%s --help: %v\n%s", program, err, help)
 		}
-		for _, flag := range regexp.MustCompile(`(?m)^  -([a-z-]+)`).FindAllStringSubmatch(string(help), -1) {
+		for _, flag := range regexp.MustCompile(`(?m)^  --([a-z-]+)`).FindAllStringSubmatch(string(help), -1) {
 			flags[flag[1]] = true
 		}
 	}

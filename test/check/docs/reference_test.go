@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	flagLine      = regexp.MustCompile(`(?m)^  -([a-z-]+)`)
+	flagLine      = regexp.MustCompile(`(?m)^  --([a-z-]+)`)
 	namedMetric   = regexp.MustCompile(`\bcloudblock_[a-z_]+`)
 	histogramPart = regexp.MustCompile(`_(bucket|count|sum)$`)
 	metricName    = regexp.MustCompile(`"(cloudblock_[a-z_]+)"`)
