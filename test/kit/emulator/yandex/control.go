@@ -29,6 +29,7 @@ func (c *Cloud) control(control account.Control) {
 		}
 		return map[string]string{"id": c.AddPlacementGroup(g)}, nil
 	})
+	control.Do("POST instances/{instance}/relocate", c.relocateInstance)
 	account.ServeSettings(control, c.settings, c.setSettings)
 	account.Machines[string, Instance]{
 		ParseID: func(id string) (string, error) { return id, nil },

@@ -67,12 +67,13 @@ type Durations struct {
 	Snapshot       clock.Span `json:"snapshot"`
 	DeleteSnapshot clock.Span `json:"delete_snapshot"`
 	Restore        clock.Span `json:"restore"` // a create from a snapshot
+	Relocate       clock.Span `json:"relocate"`
 }
 
 // Each returns durations where each operation takes d.
 func Each(d clock.Span) Durations {
 	return Durations{
-		Create: d, Delete: d, Attach: d, Detach: d, Resize: d, Update: d, Snapshot: d, DeleteSnapshot: d, Restore: d,
+		Create: d, Delete: d, Attach: d, Detach: d, Resize: d, Update: d, Snapshot: d, DeleteSnapshot: d, Restore: d, Relocate: d,
 	}
 }
 
@@ -87,7 +88,7 @@ type Rules struct {
 	ResizeRefused bool `json:"resize_refused"`
 	// ChangeOnAccept shows an operation's change when it is accepted, not when it is done. Invented.
 	ChangeOnAccept bool `json:"change_on_accept"`
-	// ChangeHalfway shows the change of an attach, detach or resize when half of the operation's time is over; one that
+	// ChangeHalfway shows the change of an attach, detach, resize or relocation when half of the operation's time is over; one that
 	// fails takes it back at its end. Invented.
 	ChangeHalfway bool `json:"change_halfway"`
 	// OperationsApart keeps attaches and detaches out of the list of a disk's operations: they are the instance's. Invented:

@@ -16,6 +16,7 @@ const (
 	kindUpdate         = "update"
 	kindSnapshot       = "snapshot"
 	kindDeleteSnapshot = "delete_snapshot"
+	kindRelocate       = "relocate"
 )
 
 // How operations stand.
@@ -27,7 +28,7 @@ const (
 
 // Operation is a change that the folder accepted, by the wall clock.
 type Operation struct {
-	// Kind is create, delete, attach, detach, resize, update, snapshot or delete_snapshot.
+	// Kind is create, delete, attach, detach, resize, update, snapshot, delete_snapshot or relocate.
 	Kind     string `json:"kind"`
 	ID       string `json:"id"`
 	Disk     string `json:"disk,omitempty"`
