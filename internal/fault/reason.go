@@ -38,7 +38,7 @@ const (
 
 	// Of volumes and their sources.
 
-	// VolumeInUse: the volume is attached or in use, so it is not deleted, or not copied by a class that demands a detached one.
+	// VolumeInUse: the volume is attached or in use, so it is not deleted or moved, or not copied by a class that demands a detached one.
 	VolumeInUse Reason = "CB-VOLUME-IN-USE"
 	// VolumeDamaged: the volume's record or data is damaged, or the cloud reports that it is broken.
 	VolumeDamaged Reason = "CB-VOLUME-DAMAGED"

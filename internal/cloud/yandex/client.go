@@ -169,9 +169,14 @@ func (c *Cloud) Check(ctx context.Context) error {
 
 // CheckRegion returns fault.NoZone if the backend's zone has no disks.
 func (c *Cloud) CheckRegion(ctx context.Context) error {
-	kind, err := c.diskTypes.Get(ctx, &compute.GetDiskTypeRequest{DiskTypeId: usualType})
-	if err == nil && !slices.Contains(kind.GetZoneIds(), c.zone) {
-		err = fmt.Errorf("the zone %s has no disks of the type %s, or does not exist: %w", c.zone, usualType, fault.NoZone)
+	return c.checkZone(ctx, c.zone, usualType)
+}
+
+// checkZone returns fault.NoZone if a zone has no disks of a type.
+func (c *Cloud) checkZone(ctx context.Context, zone, diskType string) error {
+	kind, err := c.diskTypes.Get(ctx, &compute.GetDiskTypeRequest{DiskTypeId: diskType})
+	if err == nil && !slices.Contains(kind.GetZoneIds(), zone) {
+		err = fmt.Errorf("the zone %s has no disks of the type %s, or does not exist: %w", zone, diskType, fault.NoZone)
 	}
 	return err
 }

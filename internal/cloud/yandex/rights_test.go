@@ -38,7 +38,8 @@ func documentedRights(t *testing.T) (calls []string) {
 func everyRPC(t *testing.T, folder *emulator.Cloud) error {
 	t.Helper()
 	ctx := t.Context()
-	open := func() cloud.Cloud { return stack(open(t, folder, func(cfg *yandex.Config) { cfg.SweepEvery = -1 })) }
+	bare := func() *yandex.Cloud { return open(t, folder, func(cfg *yandex.Config) { cfg.SweepEvery = -1 }) }
+	open := func() cloud.Cloud { return stack(bare()) }
 	c := open()
 	failed := []error{}
 	note := func(what string, err error, wanted ...fault.Kind) {
@@ -84,6 +85,7 @@ func everyRPC(t *testing.T, folder *emulator.Cloud) error {
 	note("CreateVolume from a volume", err)
 	note("Detach from wherever it is", c.Detach(ctx, vol.ID, ""))
 	note("DeleteSnapshot", c.DeleteSnapshot(ctx, snap.ID))
+	note("Relocate", bare().Relocate(ctx, yandex.Relocation{Disk: made.ID, Zone: "ru-central1-b"}))
 	for _, id := range []cloud.VolumeID{vol.ID, inGroup.ID, made.ID, clone.ID} {
 		note("DeleteVolume", c.DeleteVolume(ctx, id))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // FindVolume returns the disk of a request when it is READY. Several disks are left to the operator, because each may have been returned
@@ -222,4 +223,136 @@ func (c *Cloud) allSnapshots(ctx context.Context, p budget.Priority, name string
 		return nil, wrap(err, "list the snapshots of folder %s", c.folder)
 	}
 	return slices.DeleteFunc(all, func(s *compute.Snapshot) bool { return name != "" && s.GetName() != name }), nil
+}
+
+// Relocation is the move of a disk to another zone.
+type Relocation struct {
+	Disk cloud.VolumeID
+	Zone string
+	// Group is the placement group there, for a disk that is in one; "": it is in none.
+	Group string
+	// Step is called with what the call waits for from now on; nil: it is not called.
+	Step func(what string)
+}
+
+// relocationTries is how many times an answer that was lost, or a read that failed, is followed by another look at the disk.
+const relocationTries = 5
+
+// Relocate moves a free disk to another zone, and returns when it is there; its id stays. It waits for what is under way with the disk
+// first, such as a move that a call has begun whose program was killed. A disk that is in the zone is a success, so a repeat continues.
+// If another call has moved the disk to a third zone meanwhile, the error is fault.Precondition, because that call has been told so.
+//
+// A request whose answer was lost is not repeated before the disk shows that it had no effect. A move that the cloud has begun and given
+// up is an error.
+func (c *Cloud) Relocate(ctx context.Context, r Relocation) error {
+	name := fmt.Sprintf("relocate disk %.80s to %.80s", r.Disk, r.Zone)
+	switch {
+	case !objectID(r.Disk):
+		return fmt.Errorf("%s: %w: no disk has such an id", name, fault.NotFound)
+	case !zoneWord.MatchString(r.Zone):
+		return fmt.Errorf("%s: %w: no zone has such a name", name, fault.InvalidArgument)
+	case r.Group != "" && !objectID(r.Group):
+		return fmt.Errorf("%s: %w: no placement group has the id %.80q", name, fault.InvalidArgument, r.Group)
+	}
+	if r.Step == nil {
+		r.Step = func(string) {}
+	}
+	var seen relocated
+	unsure := func(err error) bool {
+		kind := fault.Of(err)
+		return (kind == fault.Uncertain || kind == fault.Unavailable || kind == fault.Busy) && !failedWith(err)
+	}
+	return wait.Backoff{Tries: relocationTries, First: c.interval, Max: 4 * c.interval}.Retry(ctx, unsure, func() error {
+		return wrap(c.relocate(ctx, name, r, &seen), "%s", name)
+	})
+}
+
+// relocated is what the attempts of one call have seen.
+type relocated struct {
+	from string // the zone in which the first one has found the disk
+	done bool   // the operation of the move has ended well
+}
+
+// relocate is one attempt.
+func (c *Cloud) relocate(ctx context.Context, name string, r Relocation, seen *relocated) error {
+	r.Step(fmt.Sprintf("the cloud to show disk %s", r.Disk))
+	d, err := c.readDisk(ctx, r.Disk, budget.Read)
+	if err != nil {
+		return err
+	}
+	if seen.from == "" {
+		seen.from = d.GetZoneId()
+	}
+	read := func(ctx context.Context) (*compute.Disk, error) { return c.findDisk(ctx, r.Disk, budget.Read) }
+	r.Step(fmt.Sprintf("what is under way with disk %s to end", r.Disk))
+	if d, err = ops.Settle(ctx, c.ops, diskKey(r.Disk), read); err != nil {
+		return err
+	}
+	if seen.from == r.Zone { // it was shown before the end of a move, which may have failed
+		seen.from = d.GetZoneId()
+	}
+	switch err := c.decideRelocation(r, d, seen.from); {
+	case fault.Of(err) != fault.Busy:
+		return err // it is there, or cannot be moved
+	case seen.done:
+		return fmt.Errorf("%w: the cloud has moved it, and shows it in %s", fault.Uncertain, d.GetZoneId())
+	}
+	if err := c.checkZone(ctx, r.Zone, d.GetTypeId()); err != nil {
+		return err
+	}
+	body := &compute.RelocateDiskRequest{DiskId: string(r.Disk), DestinationZoneId: r.Zone}
+	if r.Group != "" {
+		body.DiskPlacementPolicy = &compute.DiskPlacementPolicy{PlacementGroupId: r.Group}
+	}
+	r.Step(fmt.Sprintf("disk %s to be moved from %s to %s; 100 GB take about 10 minutes", r.Disk, seen.from, r.Zone))
+	_, err = ops.Run(ctx, c.ops, ops.Op[*compute.Disk]{
+		Name: name, Kind: "relocate", Object: diskKey(r.Disk), Priority: budget.Write,
+		Submit: func(ctx context.Context, w *ops.Write) (*compute.Disk, string, error) {
+			operation, err := started(c.disks.Relocate(ctx, body, by(w)))
+			return nil, operation, err
+		},
+		State: read,
+		Decide: func(d *compute.Disk, settled bool, refusal error) error {
+			err := c.decideRelocation(r, d, seen.from)
+			switch {
+			case !settled:
+				err = fault.Busy
+			case fault.Of(err) == fault.Busy && fault.Of(refusal) == fault.InvalidArgument: // a repeat would ask for the same
+				err = fault.Precondition
+			case err == nil:
+				return nil
+			}
+			return fmt.Errorf("%w: %w", err, refusal)
+		},
+	})
+	if err != nil || seen.done {
+		return err
+	}
+	seen.done = true
+	return c.relocate(ctx, name, r, seen) // the zone is the one that the cloud shows after the move
+}
+
+// decideRelocation decides about a disk of which nothing is under way: nil if it is in the zone, fault.Busy if it should be moved now, and
+// otherwise why it is not moved.
+func (c *Cloud) decideRelocation(r Relocation, d *compute.Disk, from string) error {
+	grouped := d.GetDiskPlacementPolicy().GetPlacementGroupId() != ""
+	switch {
+	case d == nil:
+		return fmt.Errorf("there is no such disk: %w", fault.NotFound)
+	case d.GetStatus() != compute.Disk_READY:
+		return notReady(d)
+	case d.GetZoneId() == r.Zone:
+		return nil
+	case d.GetZoneId() != from:
+		return fmt.Errorf("it was in %s, and another call has moved it to %s meanwhile: %w", from, d.GetZoneId(), fault.Precondition)
+	case d.GetFolderId() != c.folder:
+		return fmt.Errorf("it is in the folder %s, and not in %s: %w", d.GetFolderId(), c.folder, fault.Precondition)
+	case len(d.GetInstanceIds()) > 0:
+		return fmt.Errorf("it is attached to instance %s; scale the workload to zero, and wait until its VolumeAttachment is gone: %w", d.GetInstanceIds()[0], fault.VolumeInUse)
+	case grouped && r.Group == "":
+		return fmt.Errorf("it is in the placement group %s, and needs one of %s: %w", d.GetDiskPlacementPolicy().GetPlacementGroupId(), r.Zone, fault.Precondition)
+	case !grouped && r.Group != "":
+		return fmt.Errorf("it is in no placement group, and is put into none: %w", fault.Precondition)
+	}
+	return fault.Busy
 }

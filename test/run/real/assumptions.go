@@ -82,7 +82,7 @@ var assumptionsYandex = []Assumption{
 	{Text: "`compute.editor` for the folder is enough for every call", Why: "needs an account with that role alone"},
 	{Text: "disk types can be read without any role", Why: "needs an account without a role"},
 	{Text: "ERROR is a disk that \"encountered a problem and cannot operate\"", Why: "cannot be brought about"},
-	{Text: "`DiskService/Relocate` keeps the id of the disk", Why: "needs a second zone"},
+	{Text: "`DiskService/Relocate` keeps the id of the disk, and its snapshots", Why: "needs a second zone"},
 	{Text: "the same idempotency key is answered with the same operation, for two weeks at most", Shown: "Concurrency/many_creates_of_one_name"},
 	{Text: "the same key with another request is refused, or answered with the first one's operation", Shown: "CreateVolume/a_name_that_is_taken"},
 	{Text: "names are unique in a folder, or not", Why: "is true either way: both are handled"},

@@ -127,7 +127,7 @@ type Rules struct {
 // DriverRights are the calls that docs/backends/yandex.md wants rights for: all that the driver makes.
 func DriverRights() []string {
 	return []string{
-		"DiskService/Create", "DiskService/Get", "DiskService/List", "DiskService/Update", "DiskService/Delete", "DiskService/ListOperations",
+		"DiskService/Create", "DiskService/Get", "DiskService/List", "DiskService/Update", "DiskService/Delete", "DiskService/ListOperations", "DiskService/Relocate",
 		"InstanceService/Get", "InstanceService/AttachDisk", "InstanceService/DetachDisk", "InstanceService/ListOperations",
 		"SnapshotService/Create", "SnapshotService/Get", "SnapshotService/List", "SnapshotService/Delete", "SnapshotService/ListOperations",
 		"DiskPlacementGroupService/Get", "DiskTypeService/Get", "OperationService/Get",
