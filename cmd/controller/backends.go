@@ -54,7 +54,13 @@ type backend struct {
 	// prices reads what a GiB of a volume costs a month, from a cloud that open returned: usually, and in regions with a price of their
 	// own. nil: the cloud does not say.
 	prices func(ctx context.Context, c cloud.Cloud) (usual float64, regions map[string]float64, err error)
+	// relocate moves a volume to another zone, in a cloud that open returned, and calls step with what it waits for next. nil: the cloud
+	// moves no volumes.
+	relocate func(ctx context.Context, c cloud.Cloud, r relocation, step func(what string)) error
 }
+
+// relocation is a volume and where it is moved; group is the placement group there, if it is in one.
+type relocation struct{ volume, zone, group string }
 
 // surroundings are what the program passes to each backend.
 type surroundings struct {
@@ -127,6 +133,9 @@ var backends = map[string]backend{
 		machine:        machine.YandexIdentity,
 		validate:       validateYandex,
 		open:           openYandex,
+		relocate: func(ctx context.Context, c cloud.Cloud, r relocation, step func(string)) error {
+			return c.(*yandex.Cloud).Relocate(ctx, yandex.Relocation{Disk: cloud.VolumeID(r.volume), Zone: r.zone, Group: r.group, Step: step})
+		},
 	},
 }
 

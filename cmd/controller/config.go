@@ -26,6 +26,7 @@ const clusterTag = "cloudblock-cluster"
 const usage = `Usage: cloudblock-controller --cloud CLOUD [--credentials-file FILE] [flags]
        cloudblock-controller --cloud local --local-pool [NAME=]DIR... --node-id NAME [flags]
        cloudblock-controller volumes --help
+       cloudblock-controller relocate --help
        cloudblock-controller doctor --help`
 
 // nodeSettings are the settings of the node program only.

@@ -15,7 +15,7 @@ import (
 func TestHelpIsAsFrozen(t *testing.T) {
 	for file, args := range map[string][]string{
 		"help.txt": {"--help"}, "help-volumes.txt": {"volumes", "--cloud=linode", "--help"},
-		"help-doctor.txt": {"doctor", "--help"},
+		"help-doctor.txt": {"doctor", "--help"}, "help-relocate.txt": {"relocate", "--help"},
 	} {
 		t.Run(file, func(t *testing.T) {
 			out, err := program(t, args...).CombinedOutput()

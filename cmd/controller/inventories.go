@@ -3,17 +3,65 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/relocate"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
+
+// runRelocate is the sub-command "relocate".
+func runRelocate(ctx context.Context, args []string, environ driver.Environment, stdout, stderr io.Writer) error {
+	var cfg config
+	var group string
+	var unowned bool
+	return relocate.Command{
+		Flags: cfg.flags(), Others: nodeSettings, Names: &cfg.Names,
+		Own: func(fs *flag.FlagSet) {
+			fs.StringVar(&group, "placement-group", "", "the `ID` of a placement group in the zone, for a volume that is in one")
+			fs.BoolVar(&unowned, "unowned", false, "move also a volume on which nothing says whose it is, such as one of the vendor's driver")
+		},
+		Validate: func() error { return errors.Join(cfg.validate(environ), cfg.checkRelocate()) },
+		Move: func(ctx context.Context, volume, zone string, step func(string)) error {
+			c, end, err := openCloud(ctx, cfg, stderr)
+			if err != nil {
+				return err
+			}
+			defer end()
+			step("the cloud to show volume " + volume)
+			v, err := middleware.Stack(c, wait.Backoff{}).GetVolume(ctx, cloud.VolumeID(volume))
+			if err != nil {
+				return err
+			}
+			r := accountInventory{c, cfg.clusterID}.marked(row{ID: volume, Kind: kindVolume}, v.Mark)
+			if err := r.owned("relocate", cfg.clusterID, unowned); err != nil {
+				return err
+			}
+			return cfg.backend.relocate(ctx, c, relocation{volume, zone, group}, step)
+		},
+	}.Run(ctx, args, environ, stdout, stderr)
+}
+
+// checkRelocate returns an error, with the clouds that move volumes, if --cloud is another one.
+func (c *config) checkRelocate() error {
+	able := slices.DeleteFunc(slices.Sorted(maps.Keys(backends)), func(name string) bool { return backends[name].relocate == nil })
+	if _, known := backends[c.Cloud]; !known || slices.Contains(able, c.Cloud) {
+		return nil
+	}
+	return fmt.Errorf("relocate: --cloud %s moves no volumes to another zone; these do: %s", c.Cloud, strings.Join(able, ", "))
+}
 
 // accountInventory has all objects in a cloud that the credentials may see.
 type accountInventory struct {
@@ -22,19 +70,27 @@ type accountInventory struct {
 	cluster string
 }
 
-func openAccount(ctx context.Context, cfg *volumesConfig, stderr io.Writer) (in inventory, end func(), err error) {
+// openCloud opens the backend of a sub-command that ends soon.
+func openCloud(ctx context.Context, cfg config, stderr io.Writer) (c cloud.Cloud, end func(), err error) {
 	log, err := driver.NewLogger(cfg.LogLevel, "console", stderr)
 	if err != nil {
 		return nil, nil, err
 	}
-	c, closeCloud, err := cfg.backend.open(ctx, cfg.config, surroundings{log: log, registry: prometheus.NewRegistry()})
+	c, closeCloud, err := cfg.backend.open(ctx, cfg, surroundings{log: log, registry: prometheus.NewRegistry()})
 	if err != nil {
 		return nil, nil, fmt.Errorf("open --cloud %s: %w", cfg.Cloud, err)
 	}
-	end = func() {
+	return c, func() {
 		if err := closeCloud(context.WithoutCancel(ctx)); err != nil {
 			log.Warn("close the backend", zap.Error(err))
 		}
+	}, nil
+}
+
+func openAccount(ctx context.Context, cfg *volumesConfig, stderr io.Writer) (in inventory, end func(), err error) {
+	c, end, err := openCloud(ctx, cfg.config, stderr)
+	if err != nil {
+		return nil, nil, err
 	}
 	if cfg.publishedPrice {
 		var usual float64

@@ -29,7 +29,7 @@ func TestWrongCommandsSayWhatIsWrong(t *testing.T) {
 		"a duration without a unit":     {append(linode, "--operation-timeout=5"), {`--operation-timeout "5": not a duration, such as 90s`}},
 		"a flag that is none":           {append(linode, "--foo=1"), {"--foo: unknown flag"}},
 		"a switch that is no switch":    {append(linode, "--version=maybe"), {`--version "maybe": `}},
-		"a word that is no sub-command": {{"help"}, {`"help": unknown command; known are doctor, volumes`}},
+		"a word that is no sub-command": {{"help"}, {`"help": unknown command; known are doctor, relocate, volumes`}},
 		"a misspelled sub-command":      {{"doctro", "--cloud=local"}, {`"doctro": unknown command`}},
 	})
 	if err := whole([]string{"--cloud=mars"}); err == nil || !strings.Contains(err.Error(), "--help") || strings.Count(err.Error(), "wrong command line") != 1 {

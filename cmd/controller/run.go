@@ -42,7 +42,10 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 	if len(args) > 0 && args[0] == "doctor" {
 		return runDoctor(ctx, args[1:], environ, stdout)
 	}
-	if err := driver.CheckCommand(args, "doctor", "volumes"); err != nil {
+	if len(args) > 0 && args[0] == "relocate" {
+		return runRelocate(ctx, args[1:], environ, stdout, stderr)
+	}
+	if err := driver.CheckCommand(args, "doctor", "relocate", "volumes"); err != nil {
 		return err
 	}
 	cfg, err := parse(args, environ, stdout)

@@ -297,15 +297,11 @@ func (c *volumesConfig) removeOne(ctx context.Context, in inventory, rows []row,
 		return errors.Join(fmt.Errorf("delete %s: there is no volume or snapshot with this id: %w", c.remove, fault.NotFound), missing)
 	}
 	r := &rows[at]
-	switch {
+	switch err := r.owned("delete", c.clusterID, c.unowned); {
 	case r.Claimed != nil && *r.Claimed:
 		return fmt.Errorf("delete %s: the cluster claims it: %w", r.ID, fault.Precondition)
-	case r.made && !r.Ours && r.Cluster == "":
-		return fmt.Errorf("delete %s: another cluster's driver made it, and not that of --cluster-id %q: %w", r.ID, c.clusterID, fault.Precondition)
-	case r.made && !r.Ours:
-		return fmt.Errorf("delete %s: it was made with --cluster-id %q: %w", r.ID, r.Cluster, fault.Precondition)
-	case !r.Ours && !c.unowned:
-		return fmt.Errorf("delete %s: nothing on it says whose it is; with --unowned it is deleted all the same: %w", r.ID, fault.Precondition)
+	case err != nil:
+		return err
 	case r.Temporary && r.Kind == kindVolume:
 		return fmt.Errorf("delete %s: it is the unfinished copy of a clone; the controller finishes it when CreateVolume is repeated, else removes it: %w", r.ID, fault.Precondition)
 	case len(r.AttachedTo) > 0:
@@ -316,4 +312,17 @@ func (c *volumesConfig) removeOne(ctx context.Context, in inventory, rows []row,
 	}
 	_, err := fmt.Fprintf(stdout, "deleted %s %s\n", r.Kind, r.ID)
 	return err
+}
+
+// owned returns an error if an object is not that of a cluster. unowned: nothing on it needs to say whose it is.
+func (r *row) owned(doing, cluster string, unowned bool) error {
+	switch {
+	case r.made && !r.Ours && r.Cluster == "":
+		return fmt.Errorf("%s %s: another cluster's driver made it, and not that of --cluster-id %q: %w", doing, r.ID, cluster, fault.Precondition)
+	case r.made && !r.Ours:
+		return fmt.Errorf("%s %s: it was made with --cluster-id %q: %w", doing, r.ID, r.Cluster, fault.Precondition)
+	case !r.Ours && !unowned:
+		return fmt.Errorf("%s %s: nothing on it says whose it is; use --unowned if it is yours all the same: %w", doing, r.ID, fault.Precondition)
+	}
+	return nil
 }

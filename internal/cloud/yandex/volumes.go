@@ -259,8 +259,7 @@ func (c *Cloud) Relocate(ctx context.Context, r Relocation) error {
 	}
 	var seen relocated
 	unsure := func(err error) bool {
-		kind := fault.Of(err)
-		return (kind == fault.Uncertain || kind == fault.Unavailable || kind == fault.Busy) && !failedWith(err)
+		return slices.Contains([]fault.Kind{fault.Uncertain, fault.Unavailable, fault.Busy}, fault.Of(err)) && !failedWith(err)
 	}
 	return wait.Backoff{Tries: relocationTries, First: c.interval, Max: 4 * c.interval}.Retry(ctx, unsure, func() error {
 		return wrap(c.relocate(ctx, name, r, &seen), "%s", name)

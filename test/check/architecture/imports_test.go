@@ -60,6 +60,7 @@ var rules = withClouds(map[string]rule{
 	"internal/pool/pools":        {ours: []string{"fault", "pool", "pool/files", "pool/lvm"}},
 	"internal/cloud/local":       {ours: []string{"cloud", "fault", "profile", "pool", "pool/pools"}, outside: []string{zap}},
 	"internal/driver/doctor":     {ours: []string{"driver", "fault", "pool", "pool/files", "pool/pools"}},
+	"internal/driver/relocate":   {ours: []string{"driver", "driver/compat", "fault"}},
 	"internal/cloud/budget":      {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/tags":        {ours: []string{"cloud", "fault"}},
 	"internal/cloud/ops":         {ours: []string{"cloud/budget", "fault", "telemetry", "wait"}, outside: []string{prometheus}},
@@ -80,7 +81,7 @@ var rules = withClouds(map[string]rule{
 	"internal/mounter/luks":   {ours: []string{"fault", "host", "mounter", "mounter/format"}, outside: []string{unix}},
 	"cmd/controller": {
 		ours: []string{
-			"fault", "driver/doctor", "driver", "driver/controller", "cloud", "cloud/middleware", "cloud/local",
+			"fault", "driver/doctor", "driver/relocate", "driver", "driver/controller", "cloud", "cloud/middleware", "cloud/local",
 			"pool", "pool/pools", "machine", "cloud/budget", "cloud/block", "cloud/ops", "cloud/api", "profile", "wait",
 		},
 		outside: anything,

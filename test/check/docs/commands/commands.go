@@ -219,6 +219,7 @@ func (c Command) Harmless() ([]string, error) {
 var Placeholders = map[string]string{
 	"NODE": "a node", "NAME": "a PersistentVolume, and the user of a registry", "V": "a PersistentVolume", "NAMESPACE": "a vendor driver's namespace",
 	"CLAIM": "a PersistentVolumeClaim", "POD": "a pod", "SNAPSHOT": "a VolumeSnapshot",
+	"D": "a disk of a cloud", "ZONE": "a zone",
 	"TOKEN-FILE": "a file", "PASSWORD": "any word", "TAG": "any word", "RELEASE": "a release of Helm", "$pod": "a pod of the driver",
 }
 
