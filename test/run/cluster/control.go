@@ -105,7 +105,7 @@ func apiFlags(l layout, dir string) []string {
 		"--profiling=false",
 	}
 	if l.newest() {
-		flags = append(flags, "--feature-gates=CSIVolumeHealth=true")
+		flags = append(flags, "--feature-gates=CSIVolumeHealth=true,MutablePVNodeAffinity=true")
 	}
 	return flags
 }

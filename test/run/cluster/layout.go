@@ -49,8 +49,8 @@ func (l layout) source(parts ...string) string {
 	return filepath.Join(append([]string{l.project}, parts...)...)
 }
 
-// newest reports whether the cluster has what only the newest release has (1.37: the health of volumes, and pods that wait for
-// the driver of their volumes).
+// newest reports whether the cluster has what only the newest release has (1.37: the health of volumes, a node affinity of volumes that
+// can be changed, and pods that wait for the driver of their volumes).
 func (l layout) newest() bool { return l.kubernetes == "" }
 
 // inside is where a machine sees what is at cluster(parts...) outside: each has the cluster's folder

@@ -41,7 +41,7 @@ var parts = map[string][]string{
 	"local":        {"first", "story", "crowd", "scoring", "populator", "health", "limits", "commands", "charts", "token", "sabotage", "lost", "new-node", "install", "upgrade", "upstream", "nothing-left"},
 	"digitalocean": before("upgrade", "migration", withControllers),
 	"linode":       before("upgrade", "vendor", before("populator", "crowd", withControllers)),
-	"yandex":       before("populator", "crowd", withControllers),
+	"yandex":       before("populator", "crowd", before("install", "relocate", withControllers)),
 }
 
 // withControllers has no crowd, which needs 50 volumes on a machine.
@@ -58,7 +58,7 @@ func before(other, part string, all []string) []string {
 var tests = map[string]string{
 	"first": "TestFirst", "story": "TestStory", "crowd": "TestCrowd", "token": "TestStolenToken", "sabotage": "TestSabotage", "patrol": "TestPatrol", "nothing-left": "TestNothingLeft",
 	"commands": "TestCommands", "lost": "TestLost", "new-node": "TestNewNode", "install": "TestInstall", "migration": "TestMigration", "upgrade": "TestUpgrade",
-	"scoring": "TestScoring", "populator": "TestPopulator", "health": "TestHealth", "limits": "TestLimits", "report": "TestReport", "vendor": "TestVendor",
+	"scoring": "TestScoring", "populator": "TestPopulator", "health": "TestHealth", "limits": "TestLimits", "report": "TestReport", "vendor": "TestVendor", "relocate": "TestRelocate",
 }
 
 // controllers selects the pods of the controller's Deployment.

@@ -50,6 +50,8 @@ func TestParse(t *testing.T) {
 		"an old build":      {[]string{"-only", "upgrade", "-old", "v0.1.0"}, true},
 		"Linode's":          {[]string{"-cloud", "linode", "-only", "vendor"}, true},
 		"a vendor's part":   {[]string{"-cloud", "yandex", "-only", "vendor"}, false},
+		"to another zone":   {[]string{"-cloud", "yandex", "-only", "relocate"}, true},
+		"a zone's part":     {[]string{"-cloud", "linode", "-only", "relocate"}, false},
 		"another's part":    {[]string{"-cloud", "local", "-only", "patrol"}, false},
 		"an unknown cloud":  {[]string{"-cloud", "moon"}, false},
 		"a flag of no sort": {[]string{"-what"}, false},
