@@ -48,7 +48,9 @@ func TestExamples(t *testing.T) {
 			if err := yaml.Unmarshal([]byte(document), &head); err != nil {
 				t.Fatal(err)
 			}
-			if own := "cloudblock-examples"; head.Namespace != own && head.Kind != "StorageClass" && head.Kind+head.Name != "Namespace"+own {
+			own := "cloudblock-examples"
+			ofCluster := head.Kind == "StorageClass" || head.Kind == "Namespace" && head.Name == own || strings.HasPrefix(head.Kind, "ClusterRole") && strings.HasPrefix(head.Name, own)
+			if head.Namespace != own && !ofCluster {
 				t.Errorf("%s: %s %s is in the namespace %q, want %s", file, head.Kind, head.Name, head.Namespace, own)
 			}
 			switch head.Kind {
@@ -77,6 +79,10 @@ func TestExamples(t *testing.T) {
 				}
 				if err := yaml.Unmarshal([]byte(document), &s); err != nil || !slices.Contains(snapshotClasses, s.Spec.Class) {
 					t.Errorf("%s: no component has the class %s: %v", file, s.Spec.Class, err)
+				}
+			case "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "Job": // see TestBackupMayReadWhichBlocks
+				if !strings.HasPrefix(filepath.Base(file), "changed-blocks") {
+					t.Errorf("%s: a %s, which only the backup has", file, head.Kind)
 				}
 			default:
 				t.Errorf("%s: a kind that no rule knows: %s", file, head.Kind)

@@ -1,0 +1,115 @@
+package manifests_test
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// backupAccount is the account of the backup in the examples.
+var backupAccount = rbacv1.Subject{Kind: "ServiceAccount", Name: "changed-blocks", Namespace: "cloudblock-examples"}
+
+// TestBackupMayReadWhichBlocks: the account of the incremental backup may read snapshots and where the sidecar is, and have a token of its
+// own made. Its jobs run on the node of the volume, only the container that asks has a token, and each reads the volume of the
+// snapshot that it names.
+func TestBackupMayReadWhichBlocks(t *testing.T) {
+	rights := map[string][]rbacv1.PolicyRule{
+		"Role": {
+			{APIGroups: []string{"snapshot.storage.k8s.io"}, Resources: []string{"volumesnapshots"}, Verbs: []string{"get"}},
+			{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{"changed-blocks"}, Verbs: []string{"create"}},
+		},
+		"ClusterRole": {
+			{APIGroups: []string{"snapshot.storage.k8s.io"}, Resources: []string{"volumesnapshotcontents"}, Verbs: []string{"get"}},
+			{APIGroups: []string{"cbt.storage.k8s.io"}, Resources: []string{"snapshotmetadataservices"}, ResourceNames: []string{"local.csi.cloudblock.io"}, Verbs: []string{"get"}},
+		},
+	}
+	var kinds []string
+	for _, file := range []string{"changed-blocks.yaml", "changed-blocks-incremental.yaml"} {
+		text, err := os.ReadFile(filepath.Join(deploy, "examples", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for document := range strings.SplitSeq(string(text), "\n---\n") {
+			var head metav1.PartialObjectMetadata
+			if err := yaml.Unmarshal([]byte(document), &head); err != nil {
+				t.Fatal(err)
+			}
+			kinds = append(kinds, head.Kind)
+			switch head.Kind {
+			case "ServiceAccount":
+				if a := read[corev1.ServiceAccount](t, []byte(document)); a.AutomountServiceAccountToken == nil || *a.AutomountServiceAccountToken {
+					t.Errorf("the account's token is mounted everywhere: %+v", a)
+				}
+			case "Role", "ClusterRole":
+				if got := read[rbacv1.ClusterRole](t, []byte(strings.Replace(document, "kind: Role", "kind: ClusterRole", 1))).Rules; !reflect.DeepEqual(got, rights[head.Kind]) {
+					t.Errorf("by the %s the backup may %+v, want %+v", head.Kind, got, rights[head.Kind])
+				}
+			case "RoleBinding", "ClusterRoleBinding":
+				if got := read[rbacv1.ClusterRoleBinding](t, []byte(strings.Replace(document, "kind: RoleBinding", "kind: ClusterRoleBinding", 1))).Subjects; !slices.Equal(got, []rbacv1.Subject{backupAccount}) {
+					t.Errorf("the rights go to %+v", got)
+				}
+			case "Job":
+				checkBackup(t, read[batchv1.Job](t, []byte(document)))
+			}
+		}
+	}
+	want := []string{
+		"ClusterRole", "ClusterRoleBinding", "Job", "Job", "PersistentVolumeClaim", "PersistentVolumeClaim", "PersistentVolumeClaim", "Role", "RoleBinding",
+		"ServiceAccount", "VolumeSnapshot", "VolumeSnapshot",
+	}
+	if slices.Sort(kinds); !slices.Equal(kinds, want) {
+		t.Errorf("the backup is %q, want %q", kinds, want)
+	}
+}
+
+// checkBackup checks a job of the backup.
+func checkBackup(t *testing.T, job batchv1.Job) {
+	t.Helper()
+	pod := job.Spec.Template.Spec
+	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken || pod.ServiceAccountName != backupAccount.Name || pod.RestartPolicy != corev1.RestartPolicyNever {
+		t.Errorf("the pod of %s is %+v", job.Name, pod)
+	}
+	volume := read[corev1.Pod](t, podOf(t, "block.yaml"))
+	near := pod.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if len(near) != 1 || near[0].TopologyKey != corev1.LabelHostname || !reflect.DeepEqual(near[0].LabelSelector.MatchLabels, volume.Labels) || len(volume.Labels) == 0 {
+		t.Errorf("%s runs near %+v, want the pod with the labels %v of the volume", job.Name, near, volume.Labels)
+	}
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		s := c.SecurityContext
+		if s == nil || s.Privileged != nil || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+			t.Errorf("%s: container %s has more than it needs: %+v", job.Name, c.Name, s)
+		}
+		if asks := len(c.VolumeDevices) > 0; mounts(c, "api-token") != asks {
+			t.Errorf("%s: container %s has a token: %t, and devices: %t", job.Name, c.Name, !asks, asks)
+		}
+	}
+	source := pod.Volumes[slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "source" })].PersistentVolumeClaim.ClaimName
+	if c := pod.Containers[0]; !slices.Contains(c.Command, "-s="+source) || !slices.Contains(c.Command, "-n="+job.Namespace) {
+		t.Errorf("%s asks for the blocks of another snapshot than that of the claim %s: %q", job.Name, source, c.Command)
+	}
+}
+
+// podOf returns the pod of an example.
+func podOf(t *testing.T, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deploy, "examples", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		if strings.Contains(document, "\nkind: Pod\n") {
+			return []byte(document)
+		}
+	}
+	t.Fatalf("%s has no pod", file)
+	return nil
+}
