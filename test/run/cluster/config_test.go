@@ -8,13 +8,14 @@ import (
 )
 
 func testNode() *node {
-	return &node{machine: machine{Name: "node-2"}, number: 2, Dir: "/run/cluster/run/node-2", PodNetwork: podNetwork(2), PauseImage: pauseImage}
+	return &node{machine: machine{Name: "node-2"}, number: 2, Dir: "/run/cluster/run/node-2", PodNetwork: podNetwork(2), PauseImage: pauseImage, Pods: podNetworks}
 }
 
 func TestTemplatesAreFilledIn(t *testing.T) {
 	for name, wants := range map[string][]string{
 		"containerd.toml.tmpl": {`sandbox_image = "` + pauseImage + `"`, `conf_dir = "/run/cluster/run/node-2/cni"`},
 		"kubelet.yaml.tmpl":    {"clientCAFile: /run/cluster/run/node-2/ca.crt", "failCgroupV1: false"},
+		"kube-proxy.yaml.tmpl": {"kubeconfig: /run/cluster/run/node-2/kube-proxy.kubeconfig}", "hostnameOverride: node-2", "clusterCIDR: 10.244.0.0/16"},
 		"cni.conflist.tmpl":    {`"subnet": "10.244.2.0/24"`},
 	} {
 		t.Run(name, func(t *testing.T) {

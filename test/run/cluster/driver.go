@@ -64,13 +64,13 @@ func writeSnapshots(ctx context.Context, l layout, dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	const module = "github.com/kubernetes-csi/external-snapshotter/"
-	for name, from := range map[string]struct{ module, folder string }{
-		"crd":                 {module + "client/v8", "config/crd"},
-		"snapshot-controller": {module + "v8", "deploy/kubernetes/snapshot-controller"},
+	for name, from := range map[string]struct{ pinned, module, folder string }{
+		"crd":                 {sidecarsModule, "external-snapshotter/client/v8", "config/crd"},
+		"snapshot-controller": {sidecarsModule, "external-snapshotter/v8", "deploy/kubernetes/snapshot-controller"},
+		"changed-blocks":      {metadataModule, "external-snapshot-metadata/client", "config/crd"},
 	} {
-		cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", from.module)
-		cmd.Dir = l.source(sidecarsModule)
+		cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubernetes-csi/"+from.module)
+		cmd.Dir = l.source(from.pinned)
 		source, err := output(cmd)
 		if err != nil {
 			return err

@@ -21,6 +21,12 @@ const busyboxImage = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
 // kubectlImage is the one that deploy/examples/report.yaml names.
 const kubectlImage = "registry.k8s.io/kubectl:v1.36.1"
 
+// snapshotMetadataImage is the one of the component changed-blocks, which a test adds to the manifests.
+const snapshotMetadataImage = "registry.k8s.io/sig-storage/csi-snapshot-metadata:v1.1.0"
+
+// toolsImage has the clients of that sidecar. No image of them is published.
+const toolsImage = "localhost/metadatatools:1"
+
 // stockImages are the ones that are made here and asked for by the upstream storage suite, beside
 // the sidecars' that manifests name.
 func stockImages(l layout) ([]image, error) {
@@ -50,6 +56,11 @@ func stockImages(l layout) ([]image, error) {
 			// As build/server-image of Kubernetes makes it, on the image go-runner: without a shell.
 			tags: []string{kubectlImage}, entrypoint: []string{"/bin/kubectl"},
 			files: []file{{name: "bin/kubectl", source: l.bin("kubectl")}, {name: "go-runner", source: l.bin("kube-log-runner")}},
+		},
+		{
+			tags: []string{toolsImage}, command: []string{"sh"}, files: append(slices.Clone(busybox),
+				file{name: "snapshot-metadata-verifier", source: l.bin("metadatatools")},
+				file{name: "snapshot-metadata-lister", link: "/snapshot-metadata-verifier"}),
 		},
 	}, nil
 }
@@ -96,6 +107,7 @@ var sidecars = map[string]struct{ binary, entrypoint string }{
 	"csi-attacher":              {"csi-attacher", "/csi-attacher"},
 	"csi-resizer":               {"csi-resizer", "/csi-resizer"},
 	"csi-snapshotter":           {"csi-snapshotter", "/csi-snapshotter"},
+	"csi-snapshot-metadata":     {"csi-snapshot-metadata", "/csi-snapshot-metadata"},
 	"snapshot-controller":       {"snapshot-controller", "/snapshot-controller"},
 	"csi-node-driver-registrar": {"registrar", "/csi-node-driver-registrar"},
 	"livenessprobe":             {"registrar", "/livenessprobe"},

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -50,6 +51,26 @@ func TestTheReportsImageIsMade(t *testing.T) {
 	}
 	if got := imagesNamed(string(text)); !slices.Contains(got, kubectlImage) {
 		t.Errorf("the example names %q, and the cluster has %s", got, kubectlImage)
+	}
+}
+
+// The component that a test adds names the image that the nodes have, built from the module of that version.
+func TestTheImageOfTheComponentIsMade(t *testing.T) {
+	name, version, _ := strings.Cut(snapshotMetadataImage, ":")
+	for path, want := range map[string]string{
+		"../../../deploy/components/images/kustomization.yaml": "- name: " + name + "\n  newTag: " + version + "\n",
+		"metadata/go.mod": "\tgithub.com/kubernetes-csi/external-snapshot-metadata " + version + "\n",
+	} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s lacks %q", path, want)
+		}
+	}
+	if images := sidecarImages(layout{cache: "/cache"}, []string{snapshotMetadataImage}); len(images) != 1 || images[0].entrypoint[0] != "/csi-snapshot-metadata" {
+		t.Errorf("the images are %+v", images)
 	}
 }
 

@@ -29,7 +29,7 @@ func (c *cluster) importImages(ctx context.Context) error {
 		return err
 	}
 	named := imagesNamed(rendered)
-	if err := c.importMade(ctx, slices.Concat(stock, sidecarImages(c.layout, named))); err != nil {
+	if err := c.importMade(ctx, slices.Concat(stock, sidecarImages(c.layout, append(named, snapshotMetadataImage)))); err != nil {
 		return err
 	}
 	archives, err := filepath.Glob(filepath.Join(c.cache, "images", "*.tar"))

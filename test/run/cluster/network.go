@@ -9,12 +9,13 @@ import (
 )
 
 // Addresses: one small network joins the control machine, the nodes and, by a veth, this machine;
-// each node has a network for its pods. Services have no addresses but the API server's.
+// each node has a network for its pods.
 const (
 	apiAddress  = "10.250.0.1"
 	apiPort     = "6443"
 	hostAddress = "10.250.0.254"
 	apiService  = "10.96.0.1" // the first address of the services' network
+	podNetworks = "10.244.0.0/16"
 	hostLink    = "cloudblock0"
 )
 

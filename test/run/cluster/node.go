@@ -18,6 +18,10 @@ type node struct {
 	PodNetwork string
 	PauseImage string
 	Newest     bool // see layout
+	// Pods is the network of all nodes' pods.
+	Pods string
+	// ProxyHealth is where kube-proxy reports that it serves.
+	ProxyHealth string
 }
 
 func nodeName(number int) string { return fmt.Sprintf("node-%d", number) }
@@ -31,6 +35,7 @@ func newNode(ctx context.Context, up *cluster, number int) (*node, error) {
 	}
 	n := &node{
 		machine: m, number: number, Dir: inside("run", name), PodNetwork: podNetwork(number), PauseImage: pauseImage, Newest: up.newest(),
+		Pods: podNetworks, ProxyHealth: "127.0.0.1:10256",
 	}
 	if err := n.plugIn(ctx, up.control); err != nil {
 		return nil, err
@@ -59,12 +64,18 @@ func (n *node) writeFiles(l layout, ca *authority) error {
 	if err != nil {
 		return err
 	}
+	proxy, err := ca.kubeconfig("system:kube-proxy")
+	if err != nil {
+		return err
+	}
 	for _, err := range []error{
 		os.WriteFile(filepath.Join(dir, "kubelet.kubeconfig"), kubeconfig, 0o600),
+		os.WriteFile(filepath.Join(dir, "kube-proxy.kubeconfig"), proxy, 0o600),
 		os.WriteFile(filepath.Join(dir, "ca.crt"), ca.pem, 0o644),
 		os.WriteFile(filepath.Join(dir, "resolv.conf"), nil, 0o644),
 		renderTo(filepath.Join(dir, "containerd.toml"), "containerd.toml.tmpl", n),
 		renderTo(filepath.Join(dir, "kubelet.yaml"), "kubelet.yaml.tmpl", n),
+		renderTo(filepath.Join(dir, "kube-proxy.yaml"), "kube-proxy.yaml.tmpl", n),
 		renderTo(filepath.Join(dir, "cni/pods.conflist"), "cni.conflist.tmpl", n),
 	} {
 		if err != nil {
@@ -123,5 +134,16 @@ func (n *node) startKubelet(ctx context.Context, l layout) error {
 			err = fmt.Errorf("ready: %s", ready)
 		}
 		return err
+	})
+}
+
+// startProxy starts kube-proxy and waits until it has the services.
+func (n *node) startProxy(ctx context.Context, l layout) error {
+	proxy, err := n.start(l, inside("bin/kube-proxy"), "--config="+n.Dir+"/kube-proxy.yaml", "--v=2")
+	if err != nil {
+		return err
+	}
+	return proxy.ready(ctx, time.Minute, func(ctx context.Context) error {
+		return healthy(ctx, n.machine, "http://"+n.ProxyHealth, "/healthz")
 	})
 }

@@ -154,8 +154,13 @@ func (c *cluster) startSteps() []startStep {
 			})
 		}},
 		{"imported the images", c.importImages},
-		{"started the kubelets, nodes Ready", func(ctx context.Context) error {
-			return c.onEach(func(n *node) error { return n.startKubelet(ctx, c.layout) })
+		{"started the kubelets, nodes Ready, and kube-proxy on each", func(ctx context.Context) error {
+			return c.onEach(func(n *node) error {
+				if err := n.startKubelet(ctx, c.layout); err != nil {
+					return err
+				}
+				return n.startProxy(ctx, c.layout)
+			})
 		}},
 		{"applied the manifests, all pods ready", func(ctx context.Context) error {
 			_, err := c.deploy(ctx)

@@ -9,7 +9,7 @@ ip address add "$address/24" dev eth0
 ip link set eth0 up
 ip route add default via "$api"
 echo 1 >/proc/sys/net/ipv4/ip_forward
-# No kube-proxy runs: the API server is the only service, for pods and for what runs on the node.
+# The API server as a service is there before kube-proxy is, which adds the others.
 for chain in PREROUTING OUTPUT; do
 	iptables -w -t nat -A "$chain" -d "$service/32" -p tcp --dport 443 -j DNAT --to-destination "$api:$port"
 done

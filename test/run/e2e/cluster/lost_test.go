@@ -21,20 +21,20 @@ const (
 	unreachable = "node.kubernetes.io/unreachable"
 )
 
-// halt stops a machine: its kubelet and containerd are frozen, every other program is killed, and with the machine's
+// halt stops a machine: its kubelet, kube-proxy and containerd are frozen, every other program is killed, and with the machine's
 // memory go the mounts of the driver's volumes. Process 1 holds the namespaces.
 const halt = `
 others() {
 	for p in /proc/[0-9]*; do
 		case "${p#/proc/} $(readlink "$p/exe")" in
-		"1 "* | "$$ "* | *" " | */kubelet | */containerd) ;;
+		"1 "* | "$$ "* | *" " | */kubelet | */kube-proxy | */containerd) ;;
 		*) [ "$(cut -d' ' -f4 "$p/stat" 2>/dev/null)" = $$ ] || echo "${p#/proc/}" ;;
 		esac
 	done
 }
 for p in /proc/[0-9]*; do
 	case "$(readlink "$p/exe")" in
-	*/kubelet | */containerd) kill -STOP "${p#/proc/}" ;;
+	*/kubelet | */kube-proxy | */containerd) kill -STOP "${p#/proc/}" ;;
 	esac
 done
 for attempt in 1 2 3 4 5 6 7 8 9 10; do
@@ -53,7 +53,7 @@ done`
 const resume = `
 for p in /proc/[0-9]*; do
 	case "$(readlink "$p/exe")" in
-	*/kubelet | */containerd) kill -CONT "${p#/proc/}" ;;
+	*/kubelet | */kube-proxy | */containerd) kill -CONT "${p#/proc/}" ;;
 	esac
 done`
 
