@@ -5,7 +5,9 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"maps"
 	"os"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/check/docs/commands"
 	"github.com/cloudblock-csi/cloudblock-csi/test/check/docs/words"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rest"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/e2e/cluster/kube"
 )
 
@@ -75,6 +78,13 @@ func (s *story) furnish(ctx context.Context, values map[string]string) error {
 			return err
 		}
 		if _, err := s.UntilReady(ctx, name, patience); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"block-full", "block-incremental"} { // those of the backup, which TestChangedBlocks runs
+		job := reported()[1].(map[string]any)
+		job["metadata"] = map[string]any{"name": name}
+		if err := s.Create(ctx, job); err != nil {
 			return err
 		}
 	}
@@ -206,6 +216,7 @@ func (r reader) folder(t *testing.T, document, cloud string) string {
 	}
 	r.renameExamples(t, filepath.Join(dir, "deploy/examples"))
 	write(t, filepath.Join(dir, "token"), "token")
+	writeCertificate(t, dir)
 	names, err := filepath.Abs(filepath.Join(repository, "build/names.sh"))
 	if err != nil {
 		t.Fatal(err)
@@ -278,6 +289,21 @@ func configured(t *testing.T, c kube.Client) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// writeCertificate writes the files of openssl's command in docs/backends/local.md, a certificate and its key.
+func writeCertificate(t *testing.T, dir string) {
+	t.Helper()
+	pair, certificate, err := rest.Certificate("cloudblock-snapshot-metadata.cloudblock-local.svc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "tls.crt"), string(certificate))
+	write(t, filepath.Join(dir, "tls.key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
 }
 
 func write(t *testing.T, path, text string) {

@@ -49,6 +49,7 @@ func TestParse(t *testing.T) {
 		"an installation":   {[]string{"-cloud", "yandex", "-only", "charts,install"}, true},
 		"an old build":      {[]string{"-only", "upgrade", "-old", "v0.1.0"}, true},
 		"Linode's":          {[]string{"-cloud", "linode", "-only", "vendor"}, true},
+		"changed blocks":    {[]string{"-only", "changed-blocks"}, true},
 		"a vendor's part":   {[]string{"-cloud", "yandex", "-only", "vendor"}, false},
 		"to another zone":   {[]string{"-cloud", "yandex", "-only", "relocate"}, true},
 		"a zone's part":     {[]string{"-cloud", "linode", "-only", "relocate"}, false},
