@@ -5,12 +5,13 @@ import "strings"
 // leftOut are commands of the documents that cannot be tried, each with the reason. A name is the whole command or, with "..." at
 // its end, how the command begins.
 var leftOut = map[string]string{
-	"-n cloudblock-digitalocean exec...":                                                doctor,
-	"-n cloudblock-linode exec...":                                                      doctor,
-	"-n cloudblock-yandex exec...":                                                      doctor,
-	"-n cloudblock-yandex exec -i...":                                                   "it moves a volume; the part relocate of the suite does",
-	"-n cloudblock-linode logs POD -c node --previous":                                  "no container of the driver has crashed",
-	"apply --server-side -k https://github.com/kubernetes-csi/external-snapshotter/...": "it needs the network; make cluster applies the same files from the pinned module",
+	"-n cloudblock-digitalocean exec...":                                                       doctor,
+	"-n cloudblock-linode exec...":                                                             doctor,
+	"-n cloudblock-yandex exec...":                                                             doctor,
+	"-n cloudblock-yandex exec -i...":                                                          "it moves a volume; the part relocate of the suite does",
+	"-n cloudblock-linode logs POD -c node --previous":                                         "no container of the driver has crashed",
+	"apply --server-side -k https://github.com/kubernetes-csi/external-snapshotter/...":        "it needs the network; make cluster applies the same files from the pinned module",
+	"apply -f https://raw.githubusercontent.com/kubernetes-csi/external-snapshot-metadata/...": "it needs the network; make cluster applies the same file from the pinned module",
 	"apply -f -": "its input is what the command before it prints",
 	"apply -f":   "a sentence about what takes a file, which it does not name",
 	"taint nodes NODE node.kubernetes.io/out-of-service-": "no node has the taint",
