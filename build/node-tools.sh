@@ -8,7 +8,7 @@ set -eu
 # What cmd/node/checks.go names; a test compares the two.
 tools="mount umount blkid
 mkfs.ext4 e2fsck
-mkfs.xfs xfs_growfs
+mkfs.xfs xfs_growfs xfs_repair
 cryptsetup dmsetup"
 
 packages="mount util-linux e2fsprogs xfsprogs cryptsetup-bin dmsetup"

@@ -107,7 +107,7 @@ type tool struct {
 var tools = []tool{
 	{use: "everything", required: true, programs: []string{"mount", "umount", "blkid"}, version: "--version"},
 	{use: "ext4", programs: []string{"mkfs.ext4", "e2fsck"}, version: "-V"},
-	{use: "xfs", programs: []string{"mkfs.xfs", "xfs_growfs"}, version: "-V"},
+	{use: "xfs", programs: []string{"mkfs.xfs", "xfs_growfs", "xfs_repair"}, version: "-V"},
 	{use: "LUKS", programs: []string{"cryptsetup", "dmsetup"}, version: "--version"},
 }
 

@@ -17,7 +17,8 @@ import (
 
 const usage = `Usage: cloudblock-node --cloud CLOUD [flags]
        cloudblock-node --cloud local --local-pool [NAME=]DIR... --node-id NAME [flags]
-       cloudblock-node doctor [flags of the program] [--output json]`
+       cloudblock-node doctor [flags of the program] [--output json]
+       cloudblock-node check DEVICE-OR-IMAGE [--checksums FILE] [--replay] [--json]`
 
 const (
 	defaultDeviceDir = "/dev/disk/by-id"

@@ -10,7 +10,7 @@ import (
 
 // The help is for people, and scripts may parse it.
 func TestHelpIsAsFrozen(t *testing.T) {
-	for file, args := range map[string][]string{"help.txt": {"--help"}, "help-doctor.txt": {"doctor", "--help"}} {
+	for file, args := range map[string][]string{"help.txt": {"--help"}, "help-doctor.txt": {"doctor", "--help"}, "help-check.txt": {"check", "--help"}} {
 		var out bytes.Buffer
 		if err := run(t.Context(), args, nil, &out, &out); err != nil {
 			t.Error(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/check"
 )
 
 // Set by the linker.
@@ -43,7 +44,7 @@ func main() {
 		return
 	}
 	fmt.Fprintln(os.Stderr, fault.Text(err))
-	if errors.Is(err, driver.ErrCommandLine) {
+	if errors.Is(err, driver.ErrCommandLine) || errors.Is(err, check.ErrUnchecked) {
 		os.Exit(2)
 	}
 	os.Exit(1)

@@ -16,7 +16,7 @@ import (
 func TestAnUnknownCommandIsNamed(t *testing.T) {
 	whole := func(args []string) error { return run(t.Context(), args, nil, &bytes.Buffer{}, &bytes.Buffer{}) }
 	drivertest.WantRefused(t, whole, map[string]drivertest.CommandLine{
-		"a word that is no sub-command": {{"help"}, {`"help": unknown command; known are doctor`}},
+		"a word that is no sub-command": {{"help"}, {`"help": unknown command; known are check, doctor`}},
 		"the controller's":              {{"volumes", "--cloud=local"}, {`"volumes": unknown command`}},
 	})
 }

@@ -42,7 +42,10 @@ func run(ctx context.Context, args []string, environ driver.Environment, stdout,
 	if len(args) > 0 && args[0] == "doctor" {
 		return runDoctor(ctx, args[1:], environ, stdout)
 	}
-	if err := driver.CheckCommand(args, "doctor"); err != nil {
+	if len(args) > 0 && args[0] == "check" {
+		return runCheck(ctx, args[1:], stdout)
+	}
+	if err := driver.CheckCommand(args, "check", "doctor"); err != nil {
 		return err
 	}
 	cfg, err := parse(args, environ, stdout)

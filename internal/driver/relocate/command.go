@@ -15,7 +15,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
-const usage = `Usage: %s relocate VOLUME ZONE FLAGS-OF-THE-PROGRAM [--pv FILE [--patch]]
+const usage = `Usage: %s relocate VOLUME ZONE [flags of the program] [--pv FILE [--patch]]
 
 Moves the volume with this id of the cloud to another zone, where the cloud can do that. The volume must not be attached: scale the
 workload to zero before. With --pv it prints the PersistentVolume for the new zone to the standard output, and to the standard error

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 )
 
 // blkidNothing is blkid's exit code for "nothing found". blkid also returns it for a device that it cannot read, so the gate
@@ -82,4 +83,24 @@ func (f *Formatter) blkid(ctx context.Context, dev *os.File) (identity, error) {
 		return identity{}, fmt.Errorf("blkid sees signatures of more than one format: %w", fault.FormatContent)
 	}
 	return identity{}, fmt.Errorf("blkid ended with code %d, which proves nothing: %w: %s", out.ExitCode, fault.DeviceUnreadable, out.Tail())
+}
+
+// Identify returns the filesystem on a device. A device without one is fault.FormatDamaged, anything else fault.FormatContent.
+func (f *Formatter) Identify(ctx context.Context, dev *os.File) (mounter.Filesystem, error) {
+	id, err := f.blkid(ctx, dev)
+	if err != nil {
+		return "", err
+	}
+	super, err := primary(dev)
+	switch {
+	case err != nil:
+		return "", err
+	case id == identity{filesystem: string(super)} && super != "" && super != mounter.LUKS:
+		return super, nil
+	case id.nothing() && super == "":
+		return "", fmt.Errorf("no filesystem is found on it: %w", fault.FormatDamaged)
+	case id.nothing():
+		return "", fmt.Errorf("the superblock is one of %s, and it is damaged: %w", super, fault.FormatDamaged)
+	}
+	return "", fmt.Errorf("found on it: %s, and neither ext4 nor xfs alone: %w", id, fault.FormatContent)
 }

@@ -78,6 +78,7 @@ var rules = withClouds(map[string]rule{
 	"internal/mounter/format": {ours: []string{"fault", "host", "mounter"}, outside: []string{unix}},
 	"internal/mounter/mount":  {ours: []string{"fault", "host", "mounter", "mounter/format", "wait"}, outside: []string{mountUtils, mountInfo, unix}},
 	"internal/mounter/device": {ours: []string{"fault", "host", "pool", "pool/files", "pool/lvm", "pool/pools", "wait"}, outside: []string{unix}},
+	"internal/mounter/check":  {ours: []string{"fault", "host", "mounter", "mounter/format", "wait"}, outside: []string{unix}},
 	"internal/mounter/luks":   {ours: []string{"fault", "host", "mounter", "mounter/format"}, outside: []string{unix}},
 	"cmd/controller": {
 		ours: []string{
@@ -87,7 +88,7 @@ var rules = withClouds(map[string]rule{
 		outside: anything,
 	},
 	"cmd/node": {
-		ours:    []string{"fault", "driver/doctor", "driver", "driver/node", "mounter/mount", "telemetry", "mounter/device", "pool", "pool/files", "pool/pools", "machine", "profile", "wait"},
+		ours:    []string{"fault", "driver/doctor", "driver", "driver/node", "mounter/check", "mounter/mount", "telemetry", "mounter/device", "pool", "pool/files", "pool/pools", "machine", "profile", "wait"},
 		outside: []string{csiSpec, grpc, zap, prometheus},
 	},
 	"build/notices": {},

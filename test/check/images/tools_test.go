@@ -15,7 +15,7 @@ import (
 func TestToolsOfTheNodeImageStart(t *testing.T) {
 	root, c, _ := unpack(t, "node")
 	for _, tool := range tools(t) {
-		flag := map[string]string{"mkfs.ext4": "-V", "e2fsck": "-V", "mkfs.xfs": "-V", "xfs_growfs": "-V"}[tool]
+		flag := map[string]string{"mkfs.ext4": "-V", "e2fsck": "-V", "mkfs.xfs": "-V", "xfs_growfs": "-V", "xfs_repair": "-V"}[tool]
 		if flag == "" {
 			flag = "--version"
 		}
@@ -51,6 +51,7 @@ test "$(stat -f -c %b "$root/run")" -gt "$before"
 in_image umount /run
 case "$fs" in
 ext4) in_image e2fsck -f -p "$device" ;;
+xfs) in_image xfs_repair -n "$device" ;;
 esac
 `
 
