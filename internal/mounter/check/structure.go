@@ -61,11 +61,15 @@ var programs = map[mounter.Filesystem]program{
 	},
 }
 
+// inUse is the warning of e2fsck for a device that is mounted or open exclusively.
+var inUse = regexp.MustCompile(`(?m)^Warning!  ` + host.ChildFile + ` is (mounted|in use)\.$`)
+
 // checkStructure runs the program for the filesystem.
 func (c *checker) checkStructure(ctx context.Context, fs mounter.Filesystem, dev *os.File) error {
 	p := programs[fs]
 	p.command.Files = []*os.File{dev}
-	out, err := host.RunAlone(ctx, c.programs, p.command)
+	// Not host.RunAlone: of a damaged inode e2fsck says that it is in use.
+	out, err := c.programs.Run(ctx, p.command)
 	if err != nil {
 		return err
 	}
@@ -79,6 +83,9 @@ func (c *checker) checkStructure(ctx context.Context, fs mounter.Filesystem, dev
 		default:
 			return fmt.Errorf("the journal is not empty after it was replayed: %w", fault.VolumeDamaged)
 		}
+	}
+	if inUse.MatchString(text) {
+		return fmt.Errorf("%s: another program has the device open: %w", p.command.Name, fault.DeviceInUse)
 	}
 	complaints := p.complaints(text)
 	if out.ExitCode >= p.failed {
