@@ -38,10 +38,10 @@ func main() {
 // parts are what can be run on a cloud, in this order. Of the controllers that a cloud has beside its
 // nodes there are two, and in a patrol one of them is deleted every 20 s.
 var parts = map[string][]string{
-	"local":        {"first", "story", "crowd", "scoring", "populator", "health", "limits", "changed-blocks", "commands", "charts", "token", "sabotage", "lost", "new-node", "install", "upgrade", "upstream", "nothing-left"},
-	"digitalocean": before("upgrade", "migration", withControllers),
+	"local":        {"first", "story", "crowd", "scoring", "populator", "health", "limits", "changed-blocks", "proved-restore", "commands", "charts", "token", "sabotage", "lost", "new-node", "install", "upgrade", "upstream", "nothing-left"},
+	"digitalocean": before("upgrade", "migration", before("report", "proved-restore", withControllers)),
 	"linode":       before("upgrade", "vendor", before("populator", "crowd", withControllers)),
-	"yandex":       before("populator", "crowd", before("install", "relocate", withControllers)),
+	"yandex":       before("populator", "crowd", before("install", "relocate", before("report", "proved-restore", withControllers))),
 }
 
 // withControllers has no crowd, which needs 50 volumes on a machine.
@@ -59,7 +59,7 @@ var tests = map[string]string{
 	"first": "TestFirst", "story": "TestStory", "crowd": "TestCrowd", "token": "TestStolenToken", "sabotage": "TestSabotage", "patrol": "TestPatrol", "nothing-left": "TestNothingLeft",
 	"commands": "TestCommands", "lost": "TestLost", "new-node": "TestNewNode", "install": "TestInstall", "migration": "TestMigration", "upgrade": "TestUpgrade",
 	"scoring": "TestScoring", "populator": "TestPopulator", "health": "TestHealth", "limits": "TestLimits", "report": "TestReport", "vendor": "TestVendor", "relocate": "TestRelocate",
-	"changed-blocks": "TestChangedBlocks",
+	"changed-blocks": "TestChangedBlocks", "proved-restore": "TestProvedRestore",
 }
 
 // controllers selects the pods of the controller's Deployment.
