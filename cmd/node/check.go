@@ -49,13 +49,11 @@ func parseCheck(fs *flag.FlagSet, req *check.Request, args []string, out io.Writ
 	for len(args) > 0 {
 		err := fs.Parse(args)
 		if errors.Is(err, flag.ErrHelp) {
-			fs.SetOutput(out)
 			_, err := fmt.Fprintln(out, checkUsage)
-			fs.PrintDefaults()
-			return errors.Join(err, flag.ErrHelp)
+			return errors.Join(err, driver.PrintFlags(fs, out), flag.ErrHelp)
 		}
 		if err != nil {
-			return err
+			return driver.Spelled(err)
 		}
 		if args = fs.Args(); len(args) > 0 {
 			if req.Path != "" {

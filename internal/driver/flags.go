@@ -80,14 +80,14 @@ func ParseArgs(fs *flag.FlagSet, args []string, out io.Writer, usage string) err
 			if _, err := fmt.Fprintf(out, "%s\n\nThe environment sets flags too, such as %sLOG_LEVEL --log-level; the command line wins.\n\n", usage, settingPrefix); err != nil {
 				return err
 			}
-			if err := printFlags(fs, out); err != nil {
+			if err := PrintFlags(fs, out); err != nil {
 				return err
 			}
 			return flag.ErrHelp
 		}
 		args = fs.Args()
 		if err != nil {
-			mistakes = append(mistakes, spelled(err)) // Parse has consumed the wrong flag; the next one may be wrong too
+			mistakes = append(mistakes, Spelled(err)) // Parse has consumed the wrong flag; the next one may be wrong too
 		} else if len(args) > 0 {
 			mistakes = append(mistakes, fmt.Errorf("argument %q: not a flag", args[0]))
 			args = args[1:]
@@ -96,8 +96,8 @@ func ParseArgs(fs *flag.FlagSet, args []string, out io.Writer, usage string) err
 	return errors.Join(mistakes...)
 }
 
-// printFlags writes the flags as the documents spell them, with two dashes; package flag writes one, and accepts both.
-func printFlags(fs *flag.FlagSet, out io.Writer) error {
+// PrintFlags writes the flags as the documents spell them, with two dashes; package flag writes one, and accepts both.
+func PrintFlags(fs *flag.FlagSet, out io.Writer) error {
 	var text bytes.Buffer
 	fs.SetOutput(&text)
 	fs.PrintDefaults()
@@ -112,8 +112,8 @@ var (
 	invalidValue = regexp.MustCompile(`(?s)^invalid (?:boolean )?value (".*") for (?:flag )?-([^:]*): (.*)$`)
 )
 
-// spelled returns a mistake that package flag has found as the other mistakes are spelled.
-func spelled(err error) error {
+// Spelled returns a mistake that package flag has found as the other mistakes are spelled.
+func Spelled(err error) error {
 	text := unknownFlag.ReplaceAllString(err.Error(), "--$1: unknown flag")
 	return errors.New(invalidValue.ReplaceAllString(text, "--$2 $1: $3"))
 }

@@ -125,8 +125,11 @@ func (b *backups) killSidecar(ctx context.Context) error {
 		return err
 	}
 	// The sidecar's image has no shell, and its program is the only one of this name on the machine.
-	const kill = `for p in /proc/[0-9]*; do
-	[ "$(readlink "$p/exe")" != /csi-snapshot-metadata ] || kill -KILL "${p#/proc/}"
+	const kill = `
+for p in /proc/[0-9]*; do
+	case "$(readlink "$p/exe")" in
+	*/csi-snapshot-metadata) kill -KILL "${p#/proc/}" ;;
+	esac
 done`
 	if err := inMachine(ctx, b.at, kill); err != nil {
 		return err
