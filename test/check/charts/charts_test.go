@@ -150,7 +150,7 @@ func split(text string) []string {
 // objects are manifests by kind and name.
 type objects map[string]map[string]any
 
-// render returns the objects of the chart, without Helm's labels.
+// render returns the objects of a release, without Helm's labels. What `helm test` makes is no part of it.
 func (c cluster) render(t *testing.T, values map[string]any) objects {
 	t.Helper()
 	documents, err := c.documents(values)
@@ -169,6 +169,9 @@ func (c cluster) render(t *testing.T, values map[string]any) objects {
 		}
 		if len(labels) == 0 {
 			delete(metadata, "labels")
+		}
+		if at(metadata, "annotations", "helm.sh/hook") != nil {
+			delete(found, key)
 		}
 	}
 	return found

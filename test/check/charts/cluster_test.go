@@ -18,7 +18,7 @@ var kubectlPath = flag.String("kubectl", "kubectl", "the program that talks to t
 
 // clusterWide are the kinds of the chart without a namespace.
 var clusterWide = map[string]bool{
-	"CSIDriver": true, "StorageClass": true, "VolumeSnapshotClass": true, "ClusterRole": true, "ClusterRoleBinding": true,
+	"CSIDriver": true, "StorageClass": true, "VolumeSnapshotClass": true, "VolumeAttributesClass": true, "ClusterRole": true, "ClusterRoleBinding": true,
 	"ValidatingAdmissionPolicy": true, "ValidatingAdmissionPolicyBinding": true,
 	"MutatingAdmissionPolicy": true, "MutatingAdmissionPolicyBinding": true,
 }
@@ -38,15 +38,15 @@ func TestTheAPIServerTakesRandomValues(t *testing.T) {
 	created := map[string]bool{}
 	sets := randomSets(t, []string{version.ServerVersion.GitVersion}, apis...)
 	for i, set := range sets {
-		if namespace := set.in.namespace; !created[namespace] {
-			kubectl(t, "", "create", "namespace", namespace)
-			t.Cleanup(func() { kubectlWithout(t, "delete", "namespace", namespace) })
-			created[namespace] = true
-		}
 		var text bytes.Buffer
 		for _, o := range parse(t, set.documents) {
 			if o["apiVersion"] == monitoringAPI { // which this cluster does not have
 				continue
+			}
+			if namespace, _ := at(o, "metadata", "namespace").(string); namespace != "" && !created[namespace] {
+				kubectl(t, "", "create", "namespace", namespace)
+				t.Cleanup(func() { kubectlWithout(t, "delete", "namespace", namespace) })
+				created[namespace] = true
 			}
 			// The objects of a driver that runs here are left out of it: some fields of theirs can never change.
 			if kind, _ := o["kind"].(string); clusterWide[kind] {

@@ -22,6 +22,8 @@ type randomSet struct {
 // refusals are how the chart refuses values that its schema has.
 var refusals = []string{
 	"don't meet the specifications of the schema", "local.sourceNode needs", "has no other driver to take over from", "has no snapshots",
+	"defaultStorageClass: no class of the chart is named", "volumeAttributesClasses needs Kubernetes 1.34",
+	"ports.controllerLivenessprobe is required", "serviceAccount.name are the same",
 }
 
 // randomSets are the same each time. `versions` are those that a set may be for, `apis` those that the cluster may have.

@@ -45,6 +45,7 @@ func TestValuesAreTheComponents(t *testing.T) {
 					settings += ", KUBELET_DIR=" + otherKubelet
 				}
 				in := clusterOf(cloud)
+				in.apis = []string{monitoringAPI} // without which the chart has less than the component `monitoring`
 				if tc.version != "" {
 					in.version = tc.version
 				}

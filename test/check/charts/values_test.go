@@ -251,7 +251,7 @@ func driverSettings(t *testing.T) []string {
 
 // TestTheSchemaIsStrict: every object refuses what it does not know, except those that Kubernetes or the operator define.
 func TestTheSchemaIsStrict(t *testing.T) {
-	open := []string{"$defs.affinity", "$defs.extraEnv", "$defs.extraVolumes", "properties.global", "properties.monitoring.properties.from"}
+	open := []string{"$defs.affinity", "$defs.containers", "$defs.extraEnv", "$defs.extraVolumes", "properties.global", "properties.monitoring.properties.from"}
 	var walk func(path string, node any)
 	walk = func(path string, node any) {
 		switch node := node.(type) {

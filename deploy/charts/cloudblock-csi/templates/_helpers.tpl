@@ -21,12 +21,31 @@
 {{ (include "cloudblock.vendor" . | fromYaml).driver | default (include "cloudblock.cloud" . | fromYaml).driver }}
 {{- end }}
 
-{{/* Helm's own labels, on every object. Not on pods, whose labels are those of the overlays. */}}
+{{/* Helm's own labels, on every object but pods, whose labels would change with each version. */}}
 {{- define "cloudblock.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | trunc 63 | quote }}
+{{- end }}
+
+{{/* The labels and annotations of an object by (root, its labels, its annotations), with those that every object has. */}}
+{{- define "cloudblock.metadata" -}}
+{{- $root := index . 0 }}
+{{- $labels := mustMergeOverwrite (dict) ($root.Values.commonLabels | default dict) (index . 1) (include "cloudblock.labels" $root | fromYaml) }}
+{{- $annotations := mustMergeOverwrite (dict) ($root.Values.commonAnnotations | default dict) (index . 2) -}}
+labels:
+  {{- toYaml $labels | nindent 2 }}
+{{- with $annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* The name of the service account of a part by (root, controller or node). */}}
+{{- define "cloudblock.account" -}}
+{{- $root := index . 0 }}{{ $part := index . 1 -}}
+{{ (get $root.Values $part).serviceAccount.name | default (printf "cloudblock-%s" $part) }}
 {{- end }}
 
 {{/* An image by (registry, {repository, digest}, tag). */}}
@@ -45,6 +64,15 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | trunc 63 | q
 {{- end }}
 {{- if ne .Values.kubeletDir "/var/lib/kubelet" }}
 KUBELET_DIR: {{ .Values.kubeletDir | quote }}
+{{- end }}
+{{- end }}
+
+{{/* The flags of a group of nodes, as variables, which win over the ConfigMap. */}}
+{{- define "cloudblock.groupSettings" -}}
+{{- range $name, $value := .settings }}
+{{- if kindIs "slice" $value }}{{ $value = join "," $value }}{{ end }}
+- name: CLOUDBLOCK_FLAG_{{ snakecase $name | upper }}
+  value: {{ toString $value | quote }}
 {{- end }}
 {{- end }}
 
@@ -98,9 +126,9 @@ KUBELET_DIR: {{ .Values.kubeletDir | quote }}
             fieldPath: metadata.namespace
 {{- end }}
 
-{{/* The binding of a role to one of the chart's accounts by (root, ClusterRole or Role, name, account). */}}
+{{/* The binding of a role to the account of a part by (root, ClusterRole or Role, name, controller or node). */}}
 {{- define "cloudblock.binding" -}}
-{{- $root := index . 0 }}{{ $kind := index . 1 }}{{ $name := index . 2 }}{{ $account := index . 3 }}
+{{- $root := index . 0 }}{{ $kind := index . 1 }}{{ $name := index . 2 }}{{ $part := index . 3 }}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ $kind }}Binding
 metadata:
@@ -108,16 +136,33 @@ metadata:
   {{- if eq $kind "Role" }}
   namespace: {{ $root.Release.Namespace | quote }}
   {{- end }}
-  labels:
-    {{- include "cloudblock.labels" $root | nindent 4 }}
+  {{- include "cloudblock.metadata" (list $root dict dict) | nindent 2 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: {{ $kind }}
   name: {{ $name }}
 subjects:
 - kind: ServiceAccount
-  name: {{ $account }}
+  name: {{ include "cloudblock.account" (list $root $part) | quote }}
   namespace: {{ $root.Release.Namespace | quote }}
+{{- end }}
+
+{{/* The StorageClasses, as {classes: [...]}. With defaultStorageClass that one alone is the default. */}}
+{{- define "cloudblock.storageClasses" -}}
+{{- $classes := .Values.storageClasses }}
+{{- if eq (toString $classes) "auto" }}
+{{- $classes = (include "cloudblock.cloud" . | fromYaml).storageClasses }}
+{{- with (include "cloudblock.vendor" . | fromYaml).storageClasses }}{{ $classes = concat $classes . }}{{ end }}
+{{- end }}
+{{- $marked := list }}{{ $names := list }}
+{{- range $classes }}
+{{- $names = append $names .name }}
+{{- $marked = append $marked (set (deepCopy .) "default" (ternary (eq .name $.Values.defaultStorageClass) (.default | default false) (ne $.Values.defaultStorageClass ""))) }}
+{{- end }}
+{{- if and .Values.defaultStorageClass (not (has .Values.defaultStorageClass $names)) }}
+{{- fail (printf "defaultStorageClass: no class of the chart is named %q; the classes are %s" .Values.defaultStorageClass (join ", " $names)) }}
+{{- end }}
+{{- toYaml (dict "classes" $marked) }}
 {{- end }}
 
 {{/* Where both programs of local mount their pools. */}}
