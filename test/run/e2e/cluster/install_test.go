@@ -150,7 +150,7 @@ func (i installer) takenOver(ctx context.Context, _ *testing.T, w install.Way, d
 	return err
 }
 
-// upgraded follows a page and then upgrades to the same chart, which replaces no pod of the driver.
+// upgraded follows a page and then upgrades to the same chart, which replaces no pod of the driver. The chart's own test passes.
 func (i installer) upgraded(ctx context.Context, _ *testing.T, w install.Way, dir string) error {
 	if err := i.follow(ctx, w, dir); err != nil {
 		return err
@@ -171,7 +171,19 @@ func (i installer) upgraded(ctx context.Context, _ *testing.T, w install.Way, di
 			return fmt.Errorf("%s has replaced the driver's pod %s", w.Upgrade, b.Metadata.Name)
 		}
 	}
-	return nil
+	return i.helmTest(ctx, dir)
+}
+
+// helmTest runs the test of the chart, which leaves no volume.
+func (i installer) helmTest(ctx context.Context, dir string) error {
+	namespace := i.env.driver.Namespace
+	if _, err := i.run(ctx, dir, []string{"helm test cloudblock --namespace " + namespace + " --logs --timeout 5m"}); err != nil {
+		return err
+	}
+	return i.env.Until(ctx, "the volume of helm test is gone", patience, func(ctx context.Context) (bool, string, error) {
+		left, err := i.env.objectsOf(ctx, namespace)
+		return len(left) == 0, strings.Join(left, ", "), err
+	})
 }
 
 // run runs commands in a shell, each as a page has it, and returns how long all of them took.
