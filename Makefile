@@ -226,8 +226,8 @@ manifests: ## Render each overlay to deploy/testdata
 	done
 
 .PHONY: golden
-golden: ## Write what the programs print to cmd/*/testdata
-	UPDATE_GOLDEN=1 $(GO) test -count=1 -run Frozen ./cmd/...
+golden: ## Write what docs/upgrade.md freezes: what the programs print, formats in which they store, and names
+	UPDATE_GOLDEN=1 $(GO) test -vet=off -count=1 -run Frozen ./cmd/... ./internal/... ./test/check/compatibility
 
 .PHONY: chaos
 chaos: CLOUD = memory

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -32,12 +34,40 @@ func Check(t testing.TB, file, output string, folders ...string) {
 	for _, u := range unsteady {
 		got = u.is.ReplaceAll(got, []byte(u.shown))
 	}
+	if want := frozen(t, file, string(got)); string(got) != want {
+		t.Errorf("the program does not print what testdata/%s has; if it should, run `make golden`. It prints:\n%s\nwant:\n%s", file, got, want)
+	}
+}
+
+// Format fails the test unless the text, of a format in which something is stored, is that of testdata/file, byte by byte. What an
+// earlier version has stored is in this form: docs/upgrade.md says how long it has to be read.
+func Format(t testing.TB, file, text string) {
+	t.Helper()
+	if want := frozen(t, file, text); text != want {
+		t.Errorf("the format differs from testdata/%s, in which earlier versions have stored:\n%s\nwant:\n%s", file, text, want)
+	}
+}
+
+// Names fails the test unless each line of testdata/file is one of the names. Another name may be added; `make golden` freezes it.
+func Names(t testing.TB, file string, names []string) {
+	t.Helper()
+	sorted := slices.Compact(slices.Sorted(slices.Values(names)))
+	for name := range strings.Lines(frozen(t, file, strings.Join(sorted, "\n")+"\n")) {
+		if name = strings.TrimSuffix(name, "\n"); !slices.Contains(sorted, name) {
+			t.Errorf("%s is gone, and testdata/%s has it: docs/upgrade.md says how long it has to stay", name, file)
+		}
+	}
+}
+
+// frozen returns the content of testdata/file, which UPDATE_GOLDEN replaces first.
+func frozen(t testing.TB, file, text string) string {
+	t.Helper()
 	path := filepath.Join("testdata", file)
 	if os.Getenv("UPDATE_GOLDEN") != "" {
 		if err := os.MkdirAll("testdata", 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -45,7 +75,5 @@ func Check(t testing.TB, file, output string, folders ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(got) != string(want) {
-		t.Errorf("the program does not print what %s has; if it should, run `make golden`. It prints:\n%s\nwant:\n%s", path, got, want)
-	}
+	return string(want)
 }
