@@ -83,6 +83,16 @@ func makeArchive(path string, cfg Config) error {
 	return errors.Join(writeArchive(f, program{"init", cfg.Init}, program{"cloudblock-node", cfg.Node}), f.Close())
 }
 
+// accelerator returns how the guest's instructions run: by the host's processor where there is KVM, otherwise in emulation.
+func accelerator() string {
+	kvm, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+	if err != nil {
+		return "tcg,tb-size=128"
+	}
+	_ = kvm.Close()
+	return "kvm"
+}
+
 // startQEMU starts QEMU so that it ends with this process.
 func (g *Guest) startQEMU(cfg Config, archive string) error {
 	memory := cfg.Memory
@@ -94,7 +104,7 @@ func (g *Guest) startQEMU(cfg Config, archive string) error {
 		return err
 	}
 	cmd := exec.Command("qemu-system-x86_64",
-		"-accel", "tcg,tb-size=128", "-cpu", "max", "-M", "pc", "-m", fmt.Sprint(memory), "-smp", "1",
+		"-accel", accelerator(), "-cpu", "max", "-M", "pc", "-m", fmt.Sprint(memory), "-smp", "1",
 		"-smbios", "type=1,manufacturer=DigitalOcean,serial="+MachineID,
 		"-nodefaults", "-no-user-config", "-display", "none",
 		"-kernel", filepath.Join(cfg.Image, "vmlinuz"), "-initrd", archive,
