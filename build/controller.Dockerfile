@@ -2,9 +2,7 @@
 # writes nothing, needs no user of its own and no shell.
 #
 #   docker buildx build -f build/controller.Dockerfile .    or    make images
-ARG GO_IMAGE=docker.io/library/golang:1.26.8-trixie
-
-FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
+FROM --platform=$BUILDPLATFORM docker.io/library/golang:1.26.8-trixie AS build
 ARG TARGETOS=linux
 ARG TARGETARCH
 ARG VERSION=unknown

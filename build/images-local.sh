@@ -86,9 +86,13 @@ build() {
 	local gocache gomodcache
 	gocache="$("$go" env GOCACHE)" gomodcache="$("$go" env GOMODCACHE)"
 	mkdir -p "$gocache" "$gomodcache"
+	# FROM of any base takes this one instead.
+	local bases=() from
+	while IFS= read -r from; do bases+=(--build-context "$from=container-image://$base"); done < \
+		<(sed -nE 's/^FROM (.* )?(docker\.io[^ ]*) .*/\2/p' "build/$1.Dockerfile")
 	run_quietly buildah bud --isolation chroot --pull-never --layers=false \
 		--file "build/$1.Dockerfile" --ignorefile "build/$1.Dockerfile.dockerignore" \
-		--build-arg GO_IMAGE="$base" --build-arg DEBIAN_IMAGE="$base" \
+		"${bases[@]}" \
 		--build-arg VERSION="$VERSION" --build-arg COMMIT="$commit" \
 		--build-arg TARGETARCH="$("$go" env GOARCH)" \
 		--build-arg GOMODCACHE=/lent/modules --build-arg GOCACHE=/lent/build \

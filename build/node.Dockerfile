@@ -2,10 +2,7 @@
 # manager. cmd/node/checks.go names the tools.
 #
 #   docker buildx build -f build/node.Dockerfile .    or    make images
-ARG GO_IMAGE=docker.io/library/golang:1.26.8-trixie
-ARG DEBIAN_IMAGE=docker.io/library/debian:trixie-slim
-
-FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
+FROM --platform=$BUILDPLATFORM docker.io/library/golang:1.26.8-trixie AS build
 ARG TARGETOS=linux
 ARG TARGETARCH
 ARG VERSION=unknown
@@ -24,7 +21,7 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     -o /out/cloudblock-node ./cmd/node && \
     go run ./build/notices ./cmd/node >/out/third-party
 
-FROM ${DEBIAN_IMAGE} AS tools
+FROM docker.io/library/debian:trixie-slim AS tools
 COPY build/node-tools.sh /node-tools.sh
 RUN /node-tools.sh install && /node-tools.sh collect /out
 
