@@ -26,7 +26,7 @@ TOOL := $(GO) tool -modfile=test/kit/tools/go.mod
 
 .PHONY: help
 help: ## Print this help
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-15s %s\n", $$1, $$2 }'
 
 .PHONY: build
 build: ## Build bin/cloudblock-controller and bin/cloudblock-node
@@ -36,8 +36,8 @@ build: ## Build bin/cloudblock-controller and bin/cloudblock-node
 	@[ "$$(id -u)" != 0 ] || chown --reference=Makefile bin bin/cloudblock-controller bin/cloudblock-node
 
 .PHONY: packages
-packages: ## Install the programs other than Go that the suites need (root, Debian or Ubuntu)
-	@test/packages.sh
+packages: ## Install the programs other than Go that the suites need: SUITES, those of cluster and monitoring too (root, Debian or Ubuntu)
+	@test/packages.sh $(SUITES)
 
 .PHONY: demo
 demo: ## Take volumes through their whole life on this machine, with real data: CLOUD=local, or an emulated one (root)
@@ -198,18 +198,44 @@ newer: ## Fail if the registry has a newer release of a sidecar that the manifes
 vulncheck: ## Fail if a program calls code with a known vulnerability: VULNDB, another database (default: https://vuln.go.dev)
 	$(TOOL) govulncheck $(if $(VULNDB),-db $(VULNDB)) ./cmd/...
 
-# The files of a release, without the images.
+# A release, step by step: docs/contributing/releasing.md.
+RELEASE_ENV = $(IMAGE_NAMES) CACHE="$(CACHE)" GO="$(GO)" BUILDER="$(BUILDER)" KEY="$(KEY)" IDENTITY="$(IDENTITY)"
+
+.PHONY: release-images
+release-images: ## Build and test what is released for this machine's architecture, in bin/dist: BUILDER=buildx (root)
+	@test/require.sh root $(if $(filter buildx,$(BUILDER)),docker,buildah debootstrap)
+	@$(RELEASE_ENV) build/release-images.sh
+
+.PHONY: release-publish
+release-publish: ## Push bin/dist and the chart by digest, sign, verify, and set the tags: REGISTRY, TAG, KEY (a pair of keys)
+	@$(RELEASE_ENV) build/publish.sh
+
+.PHONY: release-verify
+release-verify: ## Verify in the registry what release-publish has published: REGISTRY, TAG, KEY or IDENTITY
+	@$(RELEASE_ENV) build/verify.sh
+
 .PHONY: release-files
-release-files: install-yaml chart sbom ## Collect the files of a release and their checksums in bin/release: REGISTRY, TAG (after images-local)
+release-files: install-yaml ## Collect the files of a release and their checksums in bin/release: REGISTRY, TAG (after release-publish)
+	@test -e bin/dist/published || { echo "nothing is published: make release-publish" >&2; exit 1; }
 	@rm -rf bin/release && mkdir -p bin/release
-	@cp $(foreach cloud,$(CLOUDS),bin/install-$(cloud).yaml) bin/controller.cdx.json bin/node.cdx.json bin/lvm.cdx.json bin/chart/*.tgz bin/release
+	@cp $(foreach cloud,$(CLOUDS),bin/install-$(cloud).yaml) bin/chart/*.tgz bin/dist/published bin/release
+	@for sbom in bin/dist/*/*.cdx.json; do \
+		architecture=$$(basename $$(dirname $$sbom)) && cp $$sbom bin/release/$$(basename $$sbom .cdx.json)-$$architecture.cdx.json || exit 1; \
+	done
 	@cd bin/release && sha256sum * >SHA256SUMS && cat SHA256SUMS
 	@[ "$$(id -u)" != 0 ] || chown -R --reference=Makefile bin
 
 .PHONY: release
-release: ## Publish bin/release as the release TAG, with GitHub's gh
-	@TAG="$(TAG)" build/names.sh check-push
-	gh release create "$(TAG)" bin/release/* --verify-tag --generate-notes
+release: release-images release-publish release-files ## All of these, for this machine's architecture: REGISTRY, TAG, KEY, PIN=1 (root)
+
+.PHONY: release-run
+release-run: ## Release to a registry on 127.0.0.1, verify it, and show that what was tampered with does not pass (root)
+	@test/require.sh root buildah debootstrap
+	@GO="$(GO)" CACHE="$(CACHE)" build/release-run.sh
+
+.PHONY: release-github
+release-github: ## Publish bin/release as GitHub's release TAG, with gh; a TAG with a hyphen is a pre-release
+	@TAG="$(TAG)" build/github-release.sh
 
 .PHONY: reproducible
 reproducible: ## Build the programs in two folders, each from nothing, and compare them
@@ -217,7 +243,7 @@ reproducible: ## Build the programs in two folders, each from nothing, and compa
 
 .PHONY: pin
 pin: image-names ## Write bin/images with the digests of all images, the sidecars' too, from their registries: REGISTRY, TAG
-	@GO="$(GO)" build/pin.sh bin/images/kustomization.yaml
+	@GO="$(GO)" build/pin.sh bin/images/kustomization.yaml $(SIDECARS)
 
 .PHONY: manifests
 manifests: ## Render each overlay to deploy/testdata
@@ -278,8 +304,10 @@ lint: formatted ## Run the linters and check the formatting
 	cd test/check/charts && $(GO) vet -tags cluster ./...
 
 .PHONY: lint-workflows
-lint-workflows: ## Check .github/workflows with actionlint
-	$(GO) tool -modfile=test/kit/tools/workflows.mod actionlint -shellcheck= -pyflakes=
+lint-workflows: ## Check .github/workflows with actionlint, and all scripts with shellcheck
+	@test/require.sh shellcheck
+	$(GO) tool -modfile=test/kit/tools/workflows/go.mod actionlint -pyflakes=
+	shellcheck --severity=warning .ci/run build/*.sh test/*.sh test/kit/vm/*.sh
 
 .PHONY: lint-units
 lint-units: ## Check deploy/systemd with systemd-analyze, and its flags with the programs
@@ -293,6 +321,7 @@ generated: ## Fail if go.mod or go.sum is not what `go mod tidy` writes
 	cd test/run/sanity && $(GO) mod tidy -diff
 	cd test/check/manifests && $(GO) mod tidy -diff
 	cd test/kit/tools && $(GO) mod tidy -diff
+	cd test/kit/tools/workflows && $(GO) mod tidy -diff
 	cd test/check/manifests/oldest && $(GO) mod tidy -diff
 	cd test/check/charts && $(GO) mod tidy -diff
 

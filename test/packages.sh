@@ -1,7 +1,7 @@
 #!/bin/sh
-# packages.sh installs the programs other than Go that the suites need, on Debian or Ubuntu, as root. It
-# asks the package source only for what is missing, and repeats what may pass: a source that does not answer, a lock that another
-# process holds.
+# packages.sh [SUITE...] installs the programs other than Go that the suites need, on Debian or Ubuntu, as root; those of `make cluster`
+# and `make e2e-monitoring` only for the suites cluster and monitoring. It asks the package source only for what is missing, and repeats
+# what may pass: a source that does not answer, a lock that another process holds.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 
@@ -32,9 +32,16 @@ install() {
 }
 
 packages=$(missing gcc libc6-dev make git e2fsprogs xfsprogs btrfs-progs cryptsetup-bin mount util-linux \
-	buildah debootstrap debian-archive-keyring systemd)
-# What it recommends is for desktops.
-emulator=$(missing qemu-system-x86)
+	buildah debootstrap debian-archive-keyring systemd shellcheck)
+# What these recommend is for desktops, and for what shows metrics.
+lean=$(missing qemu-system-x86)
+for suite; do
+	case "$suite" in
+	cluster) packages="$packages$(missing etcd-server containerd runc containernetworking-plugins busybox-static iproute2 iptables)" ;;
+	monitoring) lean="$lean$(missing prometheus)" ;;
+	*) echo "packages.sh: known suites are cluster and monitoring, and not $suite" >&2 && exit 2 ;;
+	esac
+done
 [ -z "$packages" ] || repeat install $packages
-[ -z "$emulator" ] || repeat install --no-install-recommends $emulator
-echo "installed:${packages:- nothing}$emulator"
+[ -z "$lean" ] || repeat install --no-install-recommends $lean
+echo "installed:${packages:- nothing}$lean"
