@@ -14,7 +14,7 @@ import (
 var (
 	usesLine = regexp.MustCompile(`(?m)^\s*(?:- )?uses: (.*)$`)
 	pinned   = regexp.MustCompile(`^[a-z-]+/[a-z-]+@[0-9a-f]{40} # v[0-9]+\.[0-9]+\.[0-9]+$`)
-	makeLine = regexp.MustCompile(`(?m)^\s*(?:- )?run: (?:sudo (?:env "PATH=\$PATH" )?)?make (.*)$`)
+	makeLine = regexp.MustCompile(`(?m)^\s*(?:- )?run: (?:sudo (?:env "PATH=\$PATH" "HOME=\$HOME" )?)?make (.*)$`)
 	runLine  = regexp.MustCompile(`(?m)^\s*(?:- )?run: .*$`)
 	target   = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
 )
@@ -62,16 +62,21 @@ func TestWorkflowsCallMakeTargets(t *testing.T) {
 	}
 }
 
-// TestTheWorkflowRunsEachCloud: the emulated runs are of each cloud that can be installed.
-func TestTheWorkflowRunsEachCloud(t *testing.T) {
-	clouds, err := install.Clouds(root)
+// TestTheWorkflowsRunEachCloud: the emulated runs are of each cloud that can be installed, the clusters also of local.
+func TestTheWorkflowsRunEachCloud(t *testing.T) {
+	all, err := install.Clouds(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := slices.DeleteFunc(clouds, func(cloud string) bool { return cloud == "local" })
-	m := regexp.MustCompile(`(?m)^\s*cloud: \[(.*)\]$`).FindStringSubmatch(read(t, filepath.Join(root, ".github/workflows/e2e.yaml")))
-	if m == nil || !slices.Equal(strings.Split(m[1], ", "), want) {
-		t.Errorf("e2e.yaml runs %q, want %q", m, want)
+	clouds := slices.DeleteFunc(slices.Clone(all), func(cloud string) bool { return cloud == "local" })
+	for _, of := range []struct {
+		workflow, matrix string
+		want             []string
+	}{{"e2e.yaml", "cloud", clouds}, {"nightly.yaml", "backend", all}} {
+		m := regexp.MustCompile(`(?m)^\s*` + of.matrix + `: \[(.*)\]$`).FindStringSubmatch(read(t, filepath.Join(root, ".github/workflows", of.workflow)))
+		if m == nil || !slices.Equal(strings.Split(m[1], ", "), of.want) {
+			t.Errorf("%s runs %q, want %q", of.workflow, m, of.want)
+		}
 	}
 }
 
