@@ -8,7 +8,6 @@ var leftOut = map[string]string{
 	"-n cloudblock-digitalocean exec...":                                                       doctor,
 	"-n cloudblock-linode exec...":                                                             doctor,
 	"-n cloudblock-yandex exec...":                                                             doctor,
-	"-n cloudblock-yandex exec -i...":                                                          "it moves a volume; the part relocate of the suite does",
 	"-n cloudblock-linode logs POD -c node --previous":                                         "no container of the driver has crashed",
 	"apply --server-side -k https://github.com/kubernetes-csi/external-snapshotter/...":        "it needs the network; make cluster applies the same files from the pinned module",
 	"apply -f https://raw.githubusercontent.com/kubernetes-csi/external-snapshot-metadata/...": "it needs the network; make cluster applies the same file from the pinned module",
