@@ -49,7 +49,7 @@ func parseCheck(fs *flag.FlagSet, req *check.Request, args []string, out io.Writ
 	for len(args) > 0 {
 		err := fs.Parse(args)
 		if errors.Is(err, flag.ErrHelp) {
-			_, err := fmt.Fprintln(out, checkUsage)
+			_, err := fmt.Fprint(out, checkUsage+"\n")
 			return errors.Join(err, driver.PrintFlags(fs, out), flag.ErrHelp)
 		}
 		if err != nil {
