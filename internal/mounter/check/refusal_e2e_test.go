@@ -75,13 +75,12 @@ func TestCheckRefuses(t *testing.T) {
 		}
 	}
 	v.mounted(t, func(dir string) {
-		device := strings.TrimSpace(command(t, "findmnt", "-n", "-o", "SOURCE", dir))
 		root, err := os.Open(dir)
 		must(t, err)
 		defer root.Close()
 		must(t, unix.Syncfs(int(root.Fd())))
-		refused(device, "CB-DEVICE-IN-USE", false)
-		refused(device, "CB-DEVICE-IN-USE", true)
+		refused(v.device, "CB-DEVICE-IN-USE", false)
+		refused(v.device, "CB-DEVICE-IN-USE", true)
 		refused(v.image, "CB-DEVICE-IN-USE", true)
 	})
 	refused(filepath.Dir(v.image), "neither a block device nor an image", false)

@@ -17,14 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 // volume is an image of a filesystem.
 type volume struct {
 	fs    mounter.Filesystem
 	image string
-	rng   *mathrand.Rand
+	// device is where it was mounted last.
+	device string
+	rng    *mathrand.Rand
 	// inodes of what is on it, by its name here.
 	inodes map[string]uint64
 }
@@ -58,7 +59,8 @@ func makeVolume(t *testing.T, fs mounter.Filesystem, rng *mathrand.Rand) *volume
 	return v
 }
 
-// mounted mounts the volume for a function, which gets its folder, and unmounts it.
+// mounted mounts the volume for a function, which gets its folder, and unmounts it. The mount is in no mount namespace, so no other
+// program gets a copy of it that would stay.
 func (v *volume) mounted(t *testing.T, use func(dir string)) {
 	t.Helper()
 	image, err := os.Open(v.image)
@@ -66,12 +68,15 @@ func (v *volume) mounted(t *testing.T, use func(dir string)) {
 	loop, err := attach(image, true)
 	must(t, err)
 	_ = image.Close()
-	dir := t.TempDir()
-	err = unix.Mount(loop.Name(), dir, string(v.fs), 0, "")
+	v.device = loop.Name()
+	context, err := create(v.fs, loop)
 	_ = loop.Close()
 	must(t, err)
-	defer func() { must(t, mounts.Unmount(dir)) }()
-	use(dir)
+	mount, err := unix.Fsmount(context, unix.FSMOUNT_CLOEXEC, 0)
+	_ = unix.Close(context)
+	must(t, err)
+	defer func() { must(t, unix.Close(mount)) }()
+	use(fmt.Sprintf("/proc/self/fd/%d", mount))
 }
 
 // oddNames are names that programs for people get wrong.
@@ -116,7 +121,7 @@ func (v *volume) fill(t *testing.T, dir string) {
 	must(t, unix.Syncfs(int(root.Fd())))
 	for _, name := range []string{".", "wide", "small", "small/file", "attributes", "scattered"} {
 		var st unix.Stat_t
-		must(t, unix.Lstat(filepath.Join(dir, name), &st))
+		must(t, unix.Stat(filepath.Join(dir, name), &st))
 		v.inodes[name] = st.Ino
 	}
 }
@@ -138,7 +143,7 @@ func (v *volume) scatter(t *testing.T, path string) {
 func (v *volume) sums(t *testing.T, dir string) string {
 	t.Helper()
 	var list strings.Builder
-	must(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+	must(t, filepath.WalkDir(dir+"/", func(path string, e os.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err
 		}
