@@ -1,7 +1,9 @@
 package charts_test
 
 import (
+	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -131,6 +133,9 @@ func TestControllerInTheNodesNetwork(t *testing.T) {
 					t.Errorf("the port %v is that of %s and of %v", number, ports[number], c["name"])
 				}
 				ports[number] = c["name"].(string)
+				if want := fmt.Sprintf("--http-endpoint=127.0.0.1:%v", number); !slices.Contains(c["args"].([]any), any(want)) {
+					t.Errorf("%s: %v has the arguments %v, want %s", workload, c["name"], c["args"], want)
+				}
 			}
 		}
 	}
