@@ -8,11 +8,14 @@ set -eu
 cd "$(dirname "$0")/.."
 
 tag="${TAG:?TAG names no version}"
-case "$tag" in
-v[0-9]*.[0-9]*.[0-9]*-?*) kind="--prerelease --latest=false" ;;
-v[0-9]*.[0-9]*.[0-9]*) kind="--latest" ;;
-*) echo "TAG=$tag: want v1.2.3, or v1.2.3-rc.1 for a pre-release" >&2 && exit 2 ;;
-esac
+matches() { echo "$tag" | grep -qE "^v[0-9]+\.[0-9]+\.[0-9]+$1\$"; }
+if matches ""; then
+	kind="" # whether it is the latest, GitHub sees by the version
+elif matches '-[0-9A-Za-z]+(\.[0-9A-Za-z]+)*'; then
+	kind="--prerelease --latest=false"
+else
+	echo "TAG=$tag: want v1.2.3, or v1.2.3-rc.1 for a pre-release" >&2 && exit 2
+fi
 TAG="$tag" build/names.sh check-push
 
 # A pre-release has the section of the version that it comes before.
@@ -23,7 +26,7 @@ notes="$(awk -v head="## ${version%%-*}" '
 [ -n "$notes" ] || { echo "CHANGELOG.md has no section \"## ${version%%-*}\"" >&2 && exit 1; }
 
 if [ "${1:-}" = --print ]; then
-	echo "gh release create $tag bin/release/* --verify-tag $kind --notes-file -"
+	echo "gh release create $tag bin/release/* --verify-tag ${kind:+$kind }--notes-file -"
 	echo "$notes"
 	exit
 fi

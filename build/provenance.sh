@@ -4,7 +4,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 repository="${GITHUB_SERVER_URL:-https://github.com}/${GITHUB_REPOSITORY:-cloudblock-csi/cloudblock-csi}"
-builder="$repository#make-release" # a machine that is nobody's service
+builder="$repository#make-release" # by hand, on some machine
 run="$builder"
 if [ -n "${GITHUB_WORKFLOW_REF:-}" ]; then
 	builder="$GITHUB_SERVER_URL/$GITHUB_WORKFLOW_REF"

@@ -45,6 +45,7 @@ say "building and testing the images"
 REGISTRY="" TAG="" build/release-images.sh # their archives are not named after a port
 say "publishing to $REGISTRY"
 build/publish.sh
+cp bin/dist/published "$work"
 say "collecting the files"
 make --no-print-directory release-files PIN=1 SIDECARS=/dev/null
 while IFS=@ read -r name digest; do
@@ -75,4 +76,4 @@ refused "which was tested" build/publish.sh
 mv "$work/controller.tar" "$archive"
 
 say "released to a registry and verified from it:"
-sed 's/^/        /' bin/dist/published 2>/dev/null || true
+sed 's/^/        /' "$work/published"

@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -67,6 +68,21 @@ func TestOnlyWhatWasTestedIsPublished(t *testing.T) {
 	}
 	if got := made(t, all["verify"]); !slices.Contains(got, "verify") || !slices.Contains(got, "vulncheck") {
 		t.Errorf("the job verify makes %q", got)
+	}
+}
+
+// TestACandidateIsNoRelease: a version with a hyphen is a pre-release and never the latest.
+func TestACandidateIsNoRelease(t *testing.T) {
+	for tag, want := range map[string]string{
+		"v0.1.0": "--notes-file", "v0.1.0-rc.1": "--prerelease --latest=false ", "v0.1": "", "latest": "", "v0.1.0-": "", "v0.1x.0": "", "v0.1.0-rc.": "", "v99.0.0": "",
+	} {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(root, "build/github-release.sh"), "--print")
+		cmd.Env = append(os.Environ(), "TAG="+tag)
+		out, err := cmd.CombinedOutput()
+		command, _, _ := strings.Cut(string(out), "\n")
+		if fails := err != nil; fails != (want == "") || !fails && !strings.Contains(command, "--verify-tag "+want) {
+			t.Errorf("%s: %v, %q, want %q", tag, err, out, want)
+		}
 	}
 }
 
