@@ -81,7 +81,7 @@ func (s *Server) stageEncrypted(call, work context.Context, dev *device.Device, 
 			// Never a kind that is final for the kubelet: it would forget that the volume is staged here.
 			return errors.Join(fmt.Errorf("%w: it is staged and stays so, but does not grow: %w", fault.Unavailable, err), mapping.Close())
 		}
-		return errors.Join(s.put(work, mapping, u, p), mapping.Close())
+		return errors.Join(s.put(work, mapping, u, p, false), mapping.Close())
 	default:
 		return p.at.NotOurs()
 	}
@@ -94,7 +94,7 @@ func (s *Server) stageEncrypted(call, work context.Context, dev *device.Device, 
 		return err
 	}
 	if err = s.formatInside(call, work, dev, mapping, u); err == nil {
-		err = s.put(work, mapping, u, p)
+		err = s.put(work, mapping, u, p, false)
 	}
 	if err = errors.Join(err, mapping.Close()); err == nil {
 		return nil

@@ -136,6 +136,7 @@ func (s *Server) holders(dev *device.Device) ([]string, error) {
 // stage runs with the context work, which does not end, and begins no new step once call has ended.
 func (s *Server) stage(call, work context.Context, dev *device.Device, u use, staging string) error {
 	p, err := s.placeOf(work, dev, u, staging)
+	made := false
 	switch {
 	case err != nil:
 		return err
@@ -146,7 +147,7 @@ func (s *Server) stage(call, work context.Context, dev *device.Device, u use, st
 		if err := s.checkUnused(p.table, dev, staging); err != nil {
 			return err
 		}
-		if err := s.formatDisk(call, work, dev, u); err != nil {
+		if made, err = s.formatDisk(call, work, dev, u); err != nil {
 			return err
 		}
 	case p.at.Use == mount.Ours && !p.at.Block:
@@ -157,15 +158,15 @@ func (s *Server) stage(call, work context.Context, dev *device.Device, u use, st
 	if u.context.LUKS {
 		return s.stageEncrypted(call, work, dev, u, p)
 	}
-	return s.put(work, dev, u, p)
+	return s.put(work, dev, u, p, made)
 }
 
-// put mounts the device, a disk or the mapping of an encrypted one, or binds its node.
-func (s *Server) put(ctx context.Context, dev mounter.BlockDevice, u use, p place) error {
+// put mounts the device, a disk or the mapping of an encrypted one, or binds its node. made: this call has made the filesystem.
+func (s *Server) put(ctx context.Context, dev mounter.BlockDevice, u use, p place, made bool) error {
 	if u.block {
 		return s.mounts.BindNode(ctx, dev, p.at, u.readOnly)
 	}
-	return s.mounts.Mount(ctx, dev, p.at, mount.Request{Filesystem: u.filesystem, Options: u.flags, ReadOnly: u.readOnly})
+	return s.mounts.Mount(ctx, dev, p.at, mount.Request{Filesystem: u.filesystem, Options: u.flags, ReadOnly: u.readOnly, New: made})
 }
 
 // place is where a volume is to be staged, and what is mounted there already.
@@ -232,19 +233,19 @@ func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string)
 	return nil, fmt.Errorf("%s holds more than %d mounts of disks that have gone: %w", path, maxLayers, fault.Precondition)
 }
 
-// formatDisk makes the filesystem, or the header of an encrypted volume, on a blank disk that is not in use. For a raw block
-// volume it makes nothing.
-func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u use) error {
+// formatDisk makes the filesystem, or the header of an encrypted volume, on a blank disk that is not in use, and reports whether it
+// has. For a raw block volume it makes nothing.
+func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u use) (made bool, err error) {
 	if u.block && !u.context.LUKS {
 		// A format opens the disk exclusively itself before it reads what is on it.
 		if err := errors.Join(host.CheckUnused(work, dev.File(), dev.Number()), format.CheckPlain(dev), s.formats.End(u.volume)); err != nil || u.readOnly {
-			return err
+			return false, err
 		}
-		return s.written(work, dev)
+		return false, s.written(work, dev)
 	}
 	history, err := s.history(work, dev)
 	if err != nil {
-		return err
+		return false, err
 	}
 	filesystem := u.filesystem
 	if u.context.LUKS {
@@ -252,7 +253,7 @@ func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u us
 	}
 	begun, err := s.formatBegun(dev, filesystem)
 	if err != nil {
-		return err
+		return false, err
 	}
 	req := format.Request{
 		Volume:        u.volume,
@@ -266,6 +267,7 @@ func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u us
 		History:       history,
 		Begun:         begun,
 		Begin: func(ctx context.Context) error {
+			made = true
 			if err := s.formats.Begin(dev, string(filesystem)); err != nil {
 				return err
 			}
@@ -277,19 +279,19 @@ func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u us
 		req.Encrypt = func(ctx context.Context, disk *os.File) error { return s.crypt.Format(ctx, disk, u.volume, u.key) }
 	}
 	if err := s.format(work, dev, u, req); err != nil {
-		return err
+		return false, err
 	}
 	// The record is removed before the first mount, because with it what a pod writes could be formatted over.
 	if err := s.formats.End(u.volume); err != nil {
-		return err
+		return false, err
 	}
 	if u.context.LUKS && req.HasContent {
 		if err := format.CheckOwnHeader(dev); err != nil {
-			return err
+			return false, err
 		}
 	}
 	// The call may have ended, and kubelet may no longer want the pod.
-	return call.Err()
+	return made, call.Err()
 }
 
 // format makes the requested filesystem, if the gate allows it.

@@ -19,6 +19,8 @@ type Request struct {
 	// Options are those of mount -o.
 	Options  []string
 	ReadOnly bool
+	// New: the filesystem was made, and read back, just before, so it is not checked.
+	New bool
 }
 
 // Mount checks the filesystem, mounts it at the directory of at, which it makes, and grows it to the size of its device. It keeps
@@ -60,7 +62,7 @@ func (m *Mounter) mount(ctx context.Context, dev mounter.BlockDevice, at State, 
 // mountAfresh checks, mounts and grows a filesystem where nothing is mounted. After an error nothing is mounted: most errors mean
 // that to kubelet, and the volume would be detached under the mount.
 func (m *Mounter) mountAfresh(ctx context.Context, dev mounter.BlockDevice, at State, req Request) error {
-	if !req.ReadOnly && req.Filesystem == mounter.Ext4 {
+	if !req.ReadOnly && !req.New && req.Filesystem == mounter.Ext4 {
 		if err := m.format.CheckOffline(ctx, dev); err != nil {
 			return err
 		}
