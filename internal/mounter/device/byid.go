@@ -93,6 +93,7 @@ func (b *ByID) Open(ctx context.Context, spec Spec) (*Device, error) {
 	defer stop()
 	tick := time.NewTicker(rescanEvery)
 	defer tick.Stop()
+	var seen error // why the last complete look found nothing
 	for {
 		dev, err := b.Lookup(ctx, spec)
 		if err == nil {
@@ -101,7 +102,10 @@ func (b *ByID) Open(ctx context.Context, spec Spec) (*Device, error) {
 			}
 			return dev, nil
 		}
-		if !errors.Is(err, errNotYet) {
+		switch {
+		case errors.Is(err, errNotYet):
+			seen = err
+		case seen == nil || !errors.Is(err, ctx.Err()): // an error that waiting does not change
 			return nil, err
 		}
 		select {
@@ -111,10 +115,10 @@ func (b *ByID) Open(ctx context.Context, spec Spec) (*Device, error) {
 		}
 		if ctx.Err() != nil { // also when the tick came at the same moment
 			reason := fault.DeviceMissing // it may come yet
-			if errors.Is(err, fault.Precondition) {
+			if errors.Is(seen, fault.Precondition) {
 				reason = fault.DeviceIdentity
 			}
-			return nil, fmt.Errorf("%w: %w (waited for it: %w)", reason, err, ctx.Err())
+			return nil, fmt.Errorf("%w: %w (waited for it: %w)", reason, seen, ctx.Err())
 		}
 	}
 }

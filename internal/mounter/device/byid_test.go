@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -282,6 +283,36 @@ func TestOpenEndsWithItsContextAndSaysWhatItSaw(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, fault.DeviceMissing) || fault.Of(err) != fault.Unavailable {
 		t.Errorf("Open = %v, want %v after the deadline", err, fault.DeviceMissing)
 	}
+}
+
+// The end may come at any place, also between two looks: the error still says what was seen.
+func TestOpenSaysWhatItSawWhereverItsContextEnds(t *testing.T) {
+	m := newMachine(t)
+	m.virtio("vdb", "epd2")
+	for n := range int32(4) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ending := &endingContext{Context: ctx, end: cancel}
+		ending.left.Store(n + 2) // the first look is complete
+		_, err := m.resolver().Open(ending, Spec{Volume: "v1", Name: "virtio-epd1", Serial: "epd1"})
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, fault.DeviceMissing) {
+			t.Errorf("Open whose context ends when it is asked for the %d. time = %v, want %v", n+2, err, fault.DeviceMissing)
+		}
+		cancel()
+	}
+}
+
+// endingContext ends when its error is asked for the left-th time.
+type endingContext struct {
+	context.Context
+	end  context.CancelFunc
+	left atomic.Int32
+}
+
+func (c *endingContext) Err() error {
+	if c.left.Add(-1) == 0 {
+		c.end()
+	}
+	return c.Context.Err()
 }
 
 func TestANodeIsNotADisk(t *testing.T) {
