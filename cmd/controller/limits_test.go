@@ -22,7 +22,7 @@ func TestLimitsAreReadFromTheCommandLine(t *testing.T) {
 	}{
 		"none: the cloud's documented ones": {nil, nil, false},
 		"two":                               {[]string{"--api-limits=250/1m,5000/1h"}, []budget.Window{minute, hour}, false},
-		"the longest is told, in any order": {[]string{"--api-limits=5000/1h,250/60s"}, []budget.Window{minute, hour}, false},
+		"the longest is reported, in any order": {[]string{"--api-limits=5000/1h,250/60s"}, []budget.Window{minute, hour}, false},
 		"one":                               {[]string{"--api-limits=5000/1h"}, []budget.Window{hour}, false},
 		"nothing":                           {[]string{"--api-limits="}, nil, true},
 		"a number alone":                    {[]string{"--api-limits=250"}, nil, true},

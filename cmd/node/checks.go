@@ -214,7 +214,7 @@ func (h host) links(ctx context.Context, r *doctor.Report) {
 	case errors.Is(err, fs.ErrNotExist):
 		r.OK("links", "there is no %s yet; udev makes it with the first disk that has a name", h.deviceDir)
 	case err != nil:
-		r.Warn("links", err, "let udev make the links anew (udevadm trigger --subsystem-match=block), or remove the stale one; mount the host's /dev at /dev")
+		r.Warn("links", err, "let udev make the links again (udevadm trigger --subsystem-match=block), or remove the stale one; mount the host's /dev at /dev")
 	default:
 		r.OK("links", "%d links of volumes in %s lead to their disks", right, h.deviceDir)
 	}

@@ -186,7 +186,7 @@ func TestActionsAreFollowedWithoutTheirList(t *testing.T) {
 	}
 }
 
-// P1: the rule about snapshots is told by its headers, so other words for it neither repeat the request nor slow
+// P1: the rule about snapshots is recognised by its headers, so other words for it neither repeat the request nor slow
 // everything else down.
 func TestTheRuleAboutSnapshotsInOtherWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -107,7 +107,7 @@ func TestACloneThatIsRepeatedLongAfterFindsItsSnapshot(t *testing.T) {
 }
 
 // The sweep of another replica, whose clock may be hours ahead of the cloud's, leaves the snapshot of a clone that rested for
-// hours: without it the repeat begins anew, at the earliest 10 minutes later.
+// hours: without it the repeat starts over, at the earliest 10 minutes later.
 func TestACloneThatRestedForHoursKeepsItsSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := start(t, emulator.Options{})

@@ -198,7 +198,7 @@ func (c *Cloud) unfinished(ctx context.Context, label string) (*volume, error) {
 
 // errSwept is the error for a copy that a sweep is deleting while this call would continue with it.
 func errSwept(id int) error {
-	return fmt.Errorf("volume %d, the copy, is being removed as an orphan of an earlier attempt; the next attempt begins anew: %w", id, fault.Unavailable)
+	return fmt.Errorf("volume %d, the copy, is being removed as an orphan of an earlier attempt; the next attempt starts over: %w", id, fault.Unavailable)
 }
 
 // finish sets the label and the tags of the request on a copy.

@@ -29,7 +29,7 @@ import (
 //     The clocks of the cloud and of the call's controller may differ by the other half; the sweep's does not matter.
 //  3. A call that finds an older copy touches it first, with a tag that is new each time. It waits until a DELETE has landed
 //     whose read came before the tag, and goes on if the copy is still there. Every later read shows a sweep that the
-//     copy has changed, and it counts anew.
+//     copy has changed, and it counts again from the start.
 //
 // So a copy that takes many hours is finished by the next call, and one that is gone is noticed before it is returned.
 

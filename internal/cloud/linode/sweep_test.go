@@ -70,7 +70,7 @@ func intact(t *testing.T, account *emulator.Cloud, made cloud.Volume, source clo
 	}
 }
 
-// A copy is never removed that a call has returned, nor one begun anew that calls ask for, however long the cloud takes for it,
+// A copy is never removed that a call has returned, nor one started over that calls ask for, however long the cloud takes for it,
 // however late requests take effect, and although the clocks of two controllers differ by two hours.
 func TestASweepTakesNoCopyThatACallGoesOnWith(t *testing.T) {
 	for _, takes := range []time.Duration{time.Minute, 13 * time.Hour, 30 * time.Hour} {

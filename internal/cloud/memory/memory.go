@@ -41,7 +41,7 @@ type Config struct {
 	OperationTime time.Duration
 	// OfflineExpand: volumes grow only while they are attached nowhere.
 	OfflineExpand bool
-	// NodeMustConfirm: nodes see a larger size only when they attach the volume anew.
+	// NodeMustConfirm: nodes see a larger size only when they attach the volume again.
 	NodeMustConfirm bool
 	// Slots is how many volumes a node can have: no limit.
 	Slots int

@@ -98,7 +98,7 @@ func TestAMoveIsMadeOnceWhateverHappens(t *testing.T) {
 	}
 }
 
-// A move that is under way is waited for, whoever has begun it, and one that is done is a success without a request.
+// A move that is under way is waited for, also one that another command has begun, and one that is done is a success without a request.
 func TestAMoveThatIsUnderWayIsContinued(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		folder := start(t, emulator.Options{Durations: emulator.Durations{Relocate: clock.Fixed(20 * time.Minute)}})
@@ -142,7 +142,7 @@ func TestAZoneThatShowsEarlyIsNotBelieved(t *testing.T) {
 	})
 }
 
-// Of two calls at once to one zone both succeed, and of two to different zones the one that comes second is told.
+// Of two calls at once to one zone both succeed, and of two to different zones the second one is refused.
 func TestTwoMovesAtOnce(t *testing.T) {
 	for name, zones := range map[string][2]string{"to one zone": {zoneB, zoneB}, "to two zones": {zoneB, zoneD}} {
 		t.Run(name, func(t *testing.T) {

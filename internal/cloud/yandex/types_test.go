@@ -43,7 +43,7 @@ func TestSizesFitTheType(t *testing.T) {
 	}
 }
 
-// What a class gave is told by the disk later, letter by letter, so that the same request finds its disk again.
+// The disk repeats later what a class gave, letter by letter, so that the same request finds its disk again.
 func TestParametersAreReadBackFromTheDisk(t *testing.T) {
 	for name, given := range map[string][]cloud.Parameter{
 		"none":                 nil,

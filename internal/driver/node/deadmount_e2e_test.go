@@ -20,7 +20,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
-// lostDisk is a volume that was in use when its disk was taken away by force, and attached anew.
+// lostDisk is a volume that was in use when its disk was taken away by force, and attached again.
 type lostDisk struct {
 	*volume
 	first, second string // the kernel's names of its disk

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// sayAfter is how long a step lasts before the user is told what the command waits for, and sayAgain the time until he is told again.
+// sayAfter is how long a step lasts before the command says what it waits for, and sayAgain the time until it says so again.
 const sayAfter, sayAgain = 2 * time.Second, 30 * time.Second
 
 // waiting says what the command waits for, where that takes long.
