@@ -20,15 +20,15 @@ func TestLimitsAreReadFromTheCommandLine(t *testing.T) {
 		want []budget.Window
 		bad  bool
 	}{
-		"none: the cloud's documented ones": {nil, nil, false},
-		"two":                               {[]string{"--api-limits=250/1m,5000/1h"}, []budget.Window{minute, hour}, false},
+		"none: the cloud's documented ones":     {nil, nil, false},
+		"two":                                   {[]string{"--api-limits=250/1m,5000/1h"}, []budget.Window{minute, hour}, false},
 		"the longest is reported, in any order": {[]string{"--api-limits=5000/1h,250/60s"}, []budget.Window{minute, hour}, false},
-		"one":                               {[]string{"--api-limits=5000/1h"}, []budget.Window{hour}, false},
-		"nothing":                           {[]string{"--api-limits="}, nil, true},
-		"a number alone":                    {[]string{"--api-limits=250"}, nil, true},
-		"no calls at all":                   {[]string{"--api-limits=0/1m"}, nil, true},
-		"less than a second":                {[]string{"--api-limits=9/1ms"}, nil, true},
-		"one of several that is wrong":      {[]string{"--api-limits=250/1m,x/1h"}, nil, true},
+		"one":                                   {[]string{"--api-limits=5000/1h"}, []budget.Window{hour}, false},
+		"nothing":                               {[]string{"--api-limits="}, nil, true},
+		"a number alone":                        {[]string{"--api-limits=250"}, nil, true},
+		"no calls at all":                       {[]string{"--api-limits=0/1m"}, nil, true},
+		"less than a second":                    {[]string{"--api-limits=9/1ms"}, nil, true},
+		"one of several that is wrong":          {[]string{"--api-limits=250/1m,x/1h"}, nil, true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
