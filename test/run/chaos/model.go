@@ -16,21 +16,21 @@ type Breach string
 
 // The breaches.
 const (
-	// Leaked: something of ours is in the cloud that nobody will ever remove.
+	// Leaked: something of ours is left after everything was deleted.
 	Leaked Breach = "leaked"
-	// Doubled: two volumes or snapshots for one name.
+	// Doubled: two volumes or snapshots of one name.
 	Doubled Breach = "doubled"
-	// MultiAttached: a volume is attached where it must not be, or not where it was said to be.
+	// MultiAttached: a volume is attached where no VolumeAttachment wants it, or not where a reply said.
 	MultiAttached Breach = "multiattached"
-	// Corrupt: bytes are wrong or gone, or were taken away from somebody who used them.
+	// Corrupt: a wrong stamp, a lost or smaller volume, a detach while a machine uses it.
 	Corrupt Breach = "corrupt"
-	// Trespassed: something of another cluster was changed.
+	// Trespassed: another cluster's object changed, except by DeleteVolume of its exact id.
 	Trespassed Breach = "trespassed"
-	// Unequal: two answers to one question differ, or an answer is not what the cloud has.
+	// Unequal: replies for one name differ, a list lacks a volume, or a reply is not what the cloud has.
 	Unequal Breach = "unequal"
-	// BadCode: an error has a code that says that nobody thought of the case.
+	// BadCode: Internal, Unknown, Unimplemented, or AlreadyExists for the very same request.
 	BadCode Breach = "badcode"
-	// Stuck: something cannot come to its end, although nothing goes wrong any more.
+	// Stuck: something does not end within three hours (patience) after the last fault.
 	Stuck Breach = "stuck"
 )
 
