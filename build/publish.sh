@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # publish.sh puts the images of bin/dist, which release-images.sh has tested, and the chart into the registry. It builds no image.
-# Everything is pushed by digest, signed and verified; tags are set at the end. bin/dist/published lists names and digests.
+# Everything is pushed by digest and signed, then the tags are set, and the end verifies all. bin/dist/published lists names and digests.
 #
 #   REGISTRY, TAG   see names.sh
 #   KEY, IDENTITY   see cosign.sh
