@@ -212,7 +212,7 @@ func (c *streamedCall) RecvMsg(m any) error {
 	return c.ServerStream.RecvMsg(m)
 }
 
-// metrics are the metrics of RPCs. docs/operations.md explains them.
+// metrics are the metrics of RPCs. docs/monitoring.md explains them.
 type metrics struct {
 	duration *prometheus.HistogramVec
 	inFlight *prometheus.GaugeVec

@@ -49,5 +49,5 @@ func CheckOwnHeader(dev mounter.BlockDevice) error {
 	if err != nil || ours {
 		return err
 	}
-	return fmt.Errorf("%s is a copy of what this driver has not encrypted, and its mounter.LUKS header is not opened: %w", dev.Path(), fault.LUKSHeader)
+	return fmt.Errorf("%s is a copy of what this driver has not encrypted, and its LUKS header is not opened: %w", dev.Path(), fault.LUKSHeader)
 }

@@ -123,9 +123,9 @@ func (h header) checkOpening() error {
 	case len(h.Keyslots) > maxSlots || len(h.Digests) > maxSlots:
 		return fmt.Errorf("it has %d key slots and %d digests, more than %d", len(h.Keyslots), len(h.Digests), maxSlots)
 	case len(h.Config.Requirements) > 0:
-		return errors.New("it has requirements, as while it is encrypted anew")
+		return errors.New("it has requirements, as during a re-encryption")
 	case len(h.Segments) != 1:
-		return fmt.Errorf("it has %d segments, as while it is encrypted anew", len(h.Segments))
+		return fmt.Errorf("it has %d segments, as during a re-encryption", len(h.Segments))
 	}
 	for _, s := range h.Segments {
 		if s.Type != "crypt" || !strings.HasPrefix(s.Encryption, cipher) {

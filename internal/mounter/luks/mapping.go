@@ -264,7 +264,7 @@ func (c Cryptsetup) Grow(ctx context.Context, m *Mapping, key Key) error {
 // full reports whether the mapping reaches the end of its disk.
 func (h header) full(m *Mapping) (bool, error) {
 	if len(h.Segments) != 1 {
-		return false, fmt.Errorf("the LUKS2 header of %s has %d segments, as while it is encrypted anew; let that end first: %w",
+		return false, fmt.Errorf("the LUKS2 header of %s has %d segments, as during a re-encryption; let that end first: %w",
 			m.below.Path(), len(h.Segments), fault.Precondition)
 	}
 	disk, err := m.below.Size()
