@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -115,12 +116,13 @@ func (w *world) volume(name string) cloud.VolumeID {
 	return vol.ID
 }
 
-// at fails the test unless the volume is attached to this node ("": to none), and still is when no change can be pending.
-func (w *world) at(id cloud.VolumeID, node cloud.NodeID) {
+// at fails the test unless the volume is attached to this node ("": to none), and still is when no change can be pending. why is
+// the usual reason of a failure.
+func (w *world) at(id cloud.VolumeID, node cloud.NodeID, why ...string) {
 	w.Helper()
 	for range 2 {
 		if got := w.account.At(id); got != node {
-			w.Errorf("volume %s is on node %q, want %q", id, got, node)
+			w.Errorf("volume %s is on node %q, want %q%s", id, got, node, strings.Join(append([]string{""}, why...), ": "))
 		}
 		pass(2 * long)
 	}
@@ -258,7 +260,7 @@ func (w *world) otherCreate() {
 		one.arm(Create, Fault{Takes: long})
 		one.briefly(func(ctx context.Context) error { _, err := one.c.CreateVolume(ctx, one.Request("a")); return err })
 		if vol, err := one.c.CreateVolume(w.Context(), req); err == nil && (vol.Size != req.Size || !slices.Contains(req.Zones, vol.Zone)) {
-			w.Errorf("CreateVolume(%+v) = %+v", req, vol)
+			w.Errorf("CreateVolume(%+v) = %+v: it got the answer of a create that still runs, whose ops.Op has to have the size and the zone in its Name", req, vol)
 		}
 	}
 }
@@ -276,7 +278,7 @@ func (w *world) losing(play func(w *world, next cloud.Cloud)) {
 			return send()
 		}))
 		if w.Failed() {
-			w.Fatalf("with request %d lost (0: none)", n)
+			w.Fatalf("that was the run in which the second controller lost its request %d (0: it lost none)", n)
 		}
 	}
 }
@@ -299,11 +301,14 @@ func (w *world) detachDuringAttach(next cloud.Cloud, from cloud.NodeID) {
 	w.arm(Attach, Fault{Takes: long})
 	w.briefly(func(ctx context.Context) error { _, err := w.c.Attach(ctx, id, w.Node); return err })
 	Must(w.T, Repeat(func() error { return next.Detach(w.Context(), id, from) }))
-	w.at(id, "")
+	w.at(id, "", unseenAttach)
 	Must(w.T, w.attachTo(w.T, next, id, w.Second))
 	Must(w.T, w.c.Detach(w.Context(), id, w.Node))
-	w.at(id, w.Second)
+	w.at(id, w.Second, "a detach whose request names no node was sent without a Traits.Lease")
 }
+
+// unseenAttach is why a volume is attached after a detach.
+const unseenAttach = "the detach has not waited for the attach that was under way; if the volume shows no such attach, API.Volume adds its node"
 
 // Failure A1: an attach takes effect after its caller's context has ended.
 func (w *world) lateAttach() {
@@ -311,7 +316,7 @@ func (w *world) lateAttach() {
 	w.arm(Attach, Fault{Delay: long})
 	w.briefly(func(ctx context.Context) error { _, err := w.c.Attach(ctx, id, w.Node); return err })
 	Must(w.T, w.c.Detach(w.Context(), id, w.Node))
-	w.at(id, "")
+	w.at(id, "", unseenAttach)
 }
 
 // Failure E3: a size that the cloud shows during a growth is not an answer.
@@ -322,7 +327,7 @@ func (w *world) expandDuringExpand(next cloud.Cloud) {
 	Must(w.T, Repeat(func() error { _, err := next.ExpandVolume(w.Context(), id, size); return err }))
 	pass(2 * long)
 	if vol, err := w.c.GetVolume(w.Context(), id); err != nil || vol.Size != size {
-		w.Errorf("GetVolume = %+v, %v, want %s", vol, err, size)
+		w.Errorf("GetVolume shows %s (%v), want %s: the size that a growth showed and took back was believed (block.Volume.SizeOpen)", vol.Size, err, size)
 	}
 }
 
@@ -335,7 +340,7 @@ func (w *world) findDuringExpand(next cloud.Cloud) {
 	Must(w.T, Repeat(func() error {
 		vol, err := next.FindVolume(w.Context(), "a")
 		if err == nil && vol.Size != size {
-			w.Errorf("FindVolume = %+v while it grows, want %s", vol, size)
+			w.Errorf("FindVolume shows %s while it grows, want %s: it has to wait until nothing is under way (ops.Settle)", vol.Size, size)
 		}
 		return err
 	}))
