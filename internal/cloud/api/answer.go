@@ -87,6 +87,12 @@ func AnswerOf(err error) *Answer {
 	return a
 }
 
+// NotFound reports whether the cloud answered a request with 404.
+func NotFound(err error) bool {
+	a := AnswerOf(err)
+	return a != nil && a.Status == http.StatusNotFound
+}
+
 // Error returns the cloud's message and the id for its support.
 func (a *Answer) Error() string {
 	text := fmt.Sprintf("the cloud answers %d %q", a.Status, a.Words)

@@ -42,7 +42,7 @@ type Client struct {
 	Class func(Request) *budget.Governor
 	// Route returns a path without ids, for metrics.
 	Route func(path string) string
-	// Throttled reports whether a 429 is about the budget, and not about the requested change.
+	// Throttled reports whether a 429 is about the budget, and not about the requested change. Nil: each is.
 	Throttled func(Request, *http.Response, *Answer) bool
 	// Refusal parses the body of a refusal; false: it does not have the API's form. Nil: {"message":..,"request_id":..}. If the API has
 	// codes, the message begins with the code and a colon, for Kind.
@@ -168,7 +168,7 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 	rate := budget.StandardRate(resp)
 	if resp.StatusCode == http.StatusTooManyRequests {
 		answer, _ := c.answerOf(resp, token)
-		if !c.Throttled(r, resp, answer) {
+		if c.Throttled != nil && !c.Throttled(r, resp, answer) {
 			c.learn(r, rate)
 			return false, answer
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"unicode"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
@@ -164,6 +165,43 @@ func TestAnAnswerThatStopsEndsWithItsCall(t *testing.T) {
 	if err := <-ended; fault.Of(err) != fault.Unavailable {
 		t.Errorf("the read ends with %v, want %q", err, fault.Unavailable)
 	}
+}
+
+// Only the answer to a request tells that its object does not exist: a proxy's 404 has no form of the API.
+func TestOnlyA404OfTheCloudIsNotFound(t *testing.T) {
+	for name, tc := range map[string]struct {
+		base http.RoundTripper
+		want bool
+	}{
+		"a 404":         {answers(404, "application/json", `{"message":"none"}`), true},
+		"a proxy's 404": {answers(404, "text/html", "<html>"), false},
+		"a refusal":     {answers(422, "application/json", `{"message":"busy"}`), false},
+		"an answer":     {answers(200, "application/json", `{}`), false},
+		"no connection": {fails(io.EOF), false},
+	} {
+		var into struct{}
+		if err := client(tc.base).Do(t.Context(), api.Request{Method: http.MethodGet, Path: "/it"}, &into); api.NotFound(err) != tc.want {
+			t.Errorf("%s: NotFound(%v) = %v, want %v", name, err, !tc.want, tc.want)
+		}
+	}
+}
+
+// A 429 is about the budget where the cloud has no other meaning of it.
+func TestWithoutThrottledEach429IsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := 0
+		c := client(transport(func(r *http.Request) (*http.Response, error) {
+			if sent++; sent == 1 {
+				return answers(429, "application/json", `{"message":"slow down"}`)(r)
+			}
+			return answers(200, "application/json", `{}`)(r)
+		}))
+		c.Throttled = nil
+		var into struct{}
+		if err := c.Do(t.Context(), api.Request{Method: http.MethodGet, Path: "/it"}, &into); err != nil || sent != 2 {
+			t.Errorf("Do = %v after %d requests, want success after 2", err, sent)
+		}
+	})
 }
 
 // What the cloud says reaches logs and terminals: it steers none.

@@ -212,7 +212,7 @@ func (c *Cloud) Check(ctx context.Context) error {
 func (c *Cloud) check(ctx context.Context, path string) error {
 	key := path[strings.LastIndex(path, "/")+1:]
 	err := c.generic(ctx, api.Call{Doing: "check the token", Priority: budget.List, Has: []string{key}}, http.MethodGet, path+"?page=1&per_page=1", nil)
-	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusNotFound && strings.Contains(path, nowhere) {
+	if api.NotFound(err) && strings.Contains(path, nowhere) {
 		return nil
 	}
 	return err

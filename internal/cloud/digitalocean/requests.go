@@ -59,8 +59,8 @@ func (r requests) Machine(ctx context.Context, id cloud.NodeID) (*block.Machine,
 	d, err := one(ctx, api.Call{Doing: doing, Priority: budget.Read, Has: []string{"droplet"}}, func(ctx context.Context) (*droplet, *godo.Response, error) {
 		return r.c.sdk.Droplets.Get(ctx, number(id))
 	})
-	switch a := api.AnswerOf(err); {
-	case a != nil && a.Status == http.StatusNotFound:
+	switch {
+	case api.NotFound(err):
 		return nil, nil //nolint:nilnil // "there is none" is an answer here
 	case err != nil:
 		return nil, err

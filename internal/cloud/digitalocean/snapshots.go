@@ -201,7 +201,7 @@ func (c *Cloud) snapshotsOf(ctx context.Context, id cloud.VolumeID) ([]snapshot,
 			return c.sdk.Storage.ListSnapshots(ctx, string(id), opt)
 		},
 	}), snapshotID)
-	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusNotFound {
+	if api.NotFound(err) {
 		return nil, nil
 	}
 	return all, err

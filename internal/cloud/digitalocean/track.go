@@ -3,7 +3,6 @@ package digitalocean
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,9 +56,8 @@ func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, er
 	act, err := one(ctx, api.Call{Doing: doing, Priority: trackPriority, Has: []string{"action"}}, func(ctx context.Context) (*action, *godo.Response, error) {
 		return t.c.sdk.Actions.Get(ctx, id)
 	})
-	a := api.AnswerOf(err)
 	switch {
-	case a != nil && a.Status == http.StatusNotFound && time.Since(op.Began) < freshAction:
+	case api.NotFound(err) && time.Since(op.Began) < freshAction:
 		return ops.Outcome{}, nil
 	case fault.Of(err) == fault.Unavailable:
 		return ops.Outcome{}, err
@@ -98,7 +96,7 @@ func (t tracker) Running(ctx context.Context, object string) ([]ops.Operation, e
 	if err == nil && !m.last && !newestFirst(acts) {
 		acts, _, err = readPage(ctx, l, (m.total+perPage-1)/perPage, perPage)
 	}
-	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusNotFound {
+	if api.NotFound(err) {
 		return nil, nil // there is no such volume
 	}
 	var running []ops.Operation

@@ -3,7 +3,6 @@ package digitalocean
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -38,7 +37,7 @@ func (c *Cloud) readVolume(ctx context.Context, id cloud.VolumeID, p budget.Prio
 // findVolume reads a volume; nil if there is none.
 func (c *Cloud) findVolume(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*volume, error) {
 	vol, err := c.readVolume(ctx, id, p)
-	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusNotFound {
+	if api.NotFound(err) {
 		c.names.Invalidate(id)
 		return nil, nil //nolint:nilnil // "there is none" is an answer here, and every caller asks for it
 	}

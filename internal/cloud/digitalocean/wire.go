@@ -3,7 +3,6 @@ package digitalocean
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"regexp"
 	"strings"
 
@@ -61,7 +60,7 @@ func none(ctx context.Context, w *ops.Write, do func(context.Context) (*godo.Res
 
 // gone returns the error of a deletion. It is not an error that the object does not exist, because ids are never reused.
 func gone(err error) error {
-	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusNotFound {
+	if api.NotFound(err) {
 		return nil
 	}
 	return err

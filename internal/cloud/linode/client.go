@@ -124,7 +124,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	client := &api.Client{
 		Endpoint: cfg.Endpoint, Base: cfg.Transport, Token: cfg.Token, UserAgent: cfg.UserAgent,
 		Governor: cfg.Governor("", cfg.Limits), Class: c.class, Route: routeOf, Refusal: refusalOf, Kind: kindOf, Metrics: cfg.Metrics.Budget,
-		Throttled: func(api.Request, *http.Response, *api.Answer) bool { return true }, Log: cfg.Log,
+		Log: cfg.Log,
 	}
 	c.sdk = newSDK(api.Transport(client.Do))
 	running := cfg.Ops(tracker{c})

@@ -103,7 +103,7 @@ func (r requests) Resize(ctx context.Context, w *ops.Write, v *block.Volume, siz
 func (r requests) Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (string, error) {
 	n, _ := volumeNumber(id)
 	err := sendEmpty(ctx, w, func(ctx context.Context) error { return r.c.sdk.DeleteVolume(ctx, n) })
-	if err == nil || statusNotFound(err) {
+	if err == nil || api.NotFound(err) {
 		r.c.labels.Invalidate(n)
 		err = nil
 	}
@@ -124,7 +124,7 @@ func (r requests) Machine(ctx context.Context, node cloud.NodeID) (*block.Machin
 		return c.sdk.GetInstance(ctx, id)
 	})
 	switch {
-	case statusNotFound(err):
+	case api.NotFound(err):
 		return nil, nil //nolint:nilnil // "there is none" is an answer here
 	case err != nil:
 		return nil, err

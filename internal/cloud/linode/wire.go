@@ -111,7 +111,7 @@ func readPage[T any](ctx context.Context, l listOf[T], number, size int) (list [
 func pages[T any](l listOf[T]) api.Pages[T] {
 	return api.Pages[T]{Largest: perPage, Read: func(ctx context.Context, number, size int) ([]T, bool, error) {
 		list, last, err := readPage(ctx, l, number, size)
-		if number > 1 && statusNotFound(err) { // the list has become shorter
+		if number > 1 && api.NotFound(err) { // the list has become shorter
 			return nil, false, nil
 		}
 		return list, last, err
@@ -158,10 +158,4 @@ func refusalOf(body []byte) (said api.Refusal, ok bool) {
 	}
 	said.Words = strings.Join(words, "; ")
 	return said, root.Errors != nil
-}
-
-// statusNotFound reports whether an error is a 404 of the API.
-func statusNotFound(err error) bool {
-	a := api.AnswerOf(err)
-	return a != nil && a.Status == http.StatusNotFound
 }
