@@ -3,7 +3,10 @@ package cloud
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"fmt"
 	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // NameRule describes the names that a cloud allows. Map maps any request name to one of them.
@@ -57,6 +60,16 @@ func (r NameRule) Map(prefix, name string) string {
 		head = "v"
 	}
 	return head + tail
+}
+
+// CheckPrefix refuses a prefix that the cloud would refuse, or with which names have no space for 20 characters: a hash and a readable
+// part, or what the provisioner is configured to use in a cloud with short names. words describes the rule in the error.
+func (r NameRule) CheckPrefix(prefix, words string) error {
+	longest := min(32, r.MaxLen-20)
+	if prefix != "" && (len(prefix) > longest || r.Map(prefix, "a") != prefix+"a") {
+		return fmt.Errorf("%q: %s; a prefix has at most %d: %w", prefix, words, longest, fault.InvalidArgument)
+	}
+	return nil
 }
 
 // FullHash returns 128 bits of the hash of a request name as 26 lower-case letters and digits. Backends store it with the volume as

@@ -78,19 +78,9 @@ func (c *Cloud) sealed(readable, purpose string) string {
 	return readable + "-h" + hash[:sealLen-len("-h")]
 }
 
-// maxPrefix leaves space for an 80-bit hash and a readable part.
-const maxPrefix = 32
-
 // CheckPrefix refuses a prefix of names that the cloud would refuse.
 func CheckPrefix(prefix string) error {
-	if prefix == "" {
-		return nil
-	}
-	if len(prefix) > maxPrefix || names.Map(prefix, "a") != prefix+"a" {
-		return fmt.Errorf("%q: names begin with a letter and have lower-case letters, digits and dashes; a prefix has at most %d: %w",
-			prefix, maxPrefix, fault.InvalidArgument)
-	}
-	return nil
+	return names.CheckPrefix(prefix, "names begin with a letter and have lower-case letters, digits and dashes")
 }
 
 // CheckRegion refuses what cannot be the slug of a region; "" is allowed.

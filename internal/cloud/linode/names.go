@@ -97,19 +97,9 @@ func (c *Cloud) ours(v *volume) bool {
 	return strings.EqualFold(tags.Value(v.Tags, tags.Cluster), c.cluster)
 }
 
-// maxPrefix leaves space for the 20 characters that the provisioner is configured to use.
-const maxPrefix = 12
-
 // CheckPrefix refuses a prefix of labels that the cloud would refuse.
 func CheckPrefix(prefix string) error {
-	if prefix == "" {
-		return nil
-	}
-	if len(prefix) > maxPrefix || labels.Map(prefix, "a") != prefix+"a" {
-		return fmt.Errorf("%q: labels begin with a letter and have lower-case letters, digits and single dashes; a prefix has at most %d: %w",
-			prefix, maxPrefix, fault.InvalidArgument)
-	}
-	return nil
+	return labels.CheckPrefix(prefix, "labels begin with a letter and have lower-case letters, digits and single dashes")
 }
 
 // CheckRegion refuses what cannot be the id of a region; "" is allowed.

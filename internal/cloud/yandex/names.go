@@ -74,19 +74,9 @@ func (c *Cloud) idempotencyKey(kind, request, after string) string {
 	return uuid.NewSHA1(keySpace, fmt.Appendf(nil, "%q", []string{c.folder, c.owner.Cluster, kind, request, after})).String()
 }
 
-// maxPrefix leaves space for a hash of 80 bits and a readable part.
-const maxPrefix = 32
-
 // CheckPrefix refuses a prefix of names that the cloud would refuse.
 func CheckPrefix(prefix string) error {
-	if prefix == "" {
-		return nil
-	}
-	if len(prefix) > maxPrefix || names.Map(prefix, "a") != prefix+"a" {
-		return fmt.Errorf("%q: names begin with a letter and have lower-case letters, digits, dashes and underscores; a prefix has at most %d: %w",
-			prefix, maxPrefix, fault.InvalidArgument)
-	}
-	return nil
+	return names.CheckPrefix(prefix, "names begin with a letter and have lower-case letters, digits, dashes and underscores")
 }
 
 // CheckZone refuses what cannot be a zone; "" is allowed.
