@@ -35,7 +35,7 @@ type Cloud interface {
 
 	// Capacity returns how many bytes of new volumes with these parameters fit in the zone ("" means the backend's own zone).
 	// fault.Unsupported unless Capabilities.Capacity; fault.NotFound for a zone that the backend does not serve;
-	// fault.InvalidArgument for a parameter that it does not understand.
+	// fault.InvalidArgument for a parameter that it does not understand. A backend that does not know the space embeds NoCapacity.
 	Capacity(ctx context.Context, zone string, class []Parameter) (Bytes, error)
 
 	// Check proves with cheap reads that the backend can be reached and accepts the credentials. fault.Denied if it does not accept
@@ -185,6 +185,14 @@ type NoModify struct{}
 // ModifyVolume returns fault.Unsupported.
 func (NoModify) ModifyVolume(_ context.Context, id VolumeID, _ []Tag) error {
 	return fmt.Errorf("modify volume %.80q: %w", id, fault.Unsupported)
+}
+
+// NoCapacity is embedded by a backend whose cloud does not report the available space.
+type NoCapacity struct{}
+
+// Capacity returns fault.Unsupported.
+func (NoCapacity) Capacity(context.Context, string, []Parameter) (Bytes, error) {
+	return 0, fmt.Errorf("capacity: %w", fault.Unsupported)
 }
 
 // NoSnapshots is embedded by a backend whose cloud has no snapshots: every method returns fault.Unsupported.

@@ -52,6 +52,7 @@ func defaultLimits() []budget.Window {
 // Cloud implements cloud.Cloud over the API of DigitalOcean.
 type Cloud struct {
 	*block.Verbs
+	cloud.NoCapacity
 
 	sdk     *godo.Client
 	ops     *ops.Runner
@@ -118,11 +119,6 @@ func (c *Cloud) Capabilities() cloud.Capabilities {
 		LargestVolume:  maxSize * cloud.GiB,
 		DefaultSize:    16 * cloud.GiB,
 	}
-}
-
-// Capacity returns fault.Unsupported: the API does not report free space.
-func (c *Cloud) Capacity(context.Context, string, []cloud.Parameter) (cloud.Bytes, error) {
-	return 0, fmt.Errorf("capacity: %w", fault.Unsupported)
 }
 
 // scopes are the required scopes of a token by route. docs/backends has the same table.

@@ -77,6 +77,7 @@ const ParamEncrypted = "encrypted"
 // Cloud implements cloud.Cloud over the API of Linode.
 type Cloud struct {
 	*block.Verbs
+	cloud.NoCapacity
 	cloud.Snapshots
 
 	sdk       *linodego.Client
@@ -169,11 +170,6 @@ func (c *Cloud) Capabilities() cloud.Capabilities {
 		DefaultSize:    20 * cloud.GiB,
 		Parameters:     []string{ParamEncrypted}, SnapshotParameters: []string{ParamConsistency},
 	}
-}
-
-// Capacity returns fault.Unsupported: the API does not report free space.
-func (c *Cloud) Capacity(context.Context, string, []cloud.Parameter) (cloud.Bytes, error) {
-	return 0, fmt.Errorf("capacity: %w", fault.Unsupported)
 }
 
 // eventsScope is the scope for the events of the account.

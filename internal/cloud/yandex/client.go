@@ -68,6 +68,7 @@ const (
 // Cloud implements cloud.Cloud over the API of Yandex Cloud.
 type Cloud struct {
 	*block.Verbs
+	cloud.NoCapacity
 
 	channel    *channel
 	disks      compute.DiskServiceClient
@@ -145,11 +146,6 @@ func (c *Cloud) Capabilities() cloud.Capabilities {
 		DefaultSize:    defaultDisk,
 		Parameters:     []string{paramBlockSize, paramEncrypted, paramGroup, paramKMSKey, paramType},
 	}
-}
-
-// Capacity returns fault.Unsupported: the API does not report free space.
-func (c *Cloud) Capacity(context.Context, string, []cloud.Parameter) (cloud.Bytes, error) {
-	return 0, fmt.Errorf("capacity: %w", fault.Unsupported)
 }
 
 // Check lists one disk and one snapshot, and names the list that the account may not read. No read shows whether it may change
