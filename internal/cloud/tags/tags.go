@@ -52,7 +52,7 @@ func (r Rule) Check(tags []cloud.Tag) error {
 func (r Rule) Write(t cloud.Tag) (string, error) {
 	value := t.Value
 	if strings.HasPrefix(t.Key, Own) && t.Key != Cluster {
-		value = r.Safe(value, r.Longest-len(t.Key)-1)
+		value = Safe(value, r.Word, r.Longest-len(t.Key)-1)
 	}
 	word := t.Key
 	if value != "" {
@@ -71,11 +71,11 @@ func (r Rule) Write(t cloud.Tag) (string, error) {
 	return word, nil
 }
 
-// Safe replaces characters that the cloud does not allow, such as the dots in the name of a PersistentVolumeClaim, with '_', and
-// cuts the value to the length most.
-func (r Rule) Safe(value string, most int) string {
+// Safe replaces characters that word does not match, such as the dots in the name of a PersistentVolumeClaim, with '_', and cuts the
+// value to the length most.
+func Safe(value string, word *regexp.Regexp, most int) string {
 	value = strings.Map(func(c rune) rune {
-		if c < 0x80 && r.Word.MatchString(string(c)) {
+		if c < 0x80 && word.MatchString(string(c)) {
 			return c
 		}
 		return '_'

@@ -110,9 +110,8 @@ const (
 )
 
 var (
-	labelKey    = regexp.MustCompile(`^[a-z][-_./\\@0-9a-z]{0,62}$`)
-	labelValue  = regexp.MustCompile(`^[-_./\\@0-9a-z]{0,63}$`)
-	labelLetter = regexp.MustCompile(`^[-_./\\@0-9a-z]$`)
+	labelKey   = regexp.MustCompile(`^[a-z][-_./\\@0-9a-z]{0,62}$`)
+	labelValue = regexp.MustCompile(`^[-_./\\@0-9a-z]{0,63}$`)
 )
 
 // CheckTags refuses tags that the cloud would refuse as labels.
@@ -130,7 +129,7 @@ func CheckTags(tags []cloud.Tag) error {
 func labelOf(t cloud.Tag) (string, error) {
 	value := t.Value
 	if strings.HasPrefix(t.Key, tags.Own) && t.Key != tags.Cluster {
-		value = labelSafe(value)
+		value = tags.Safe(strings.ToLower(value), labelValue, maxLabel)
 	}
 	switch {
 	case !labelKey.MatchString(t.Key):
@@ -141,20 +140,6 @@ func labelOf(t cloud.Tag) (string, error) {
 			t.Key, maxLabel, fault.InvalidArgument)
 	}
 	return value, nil
-}
-
-// labelSafe makes letters lower-case, replaces characters that the cloud does not allow by '_', and truncates.
-func labelSafe(value string) string {
-	value = strings.Map(func(r rune) rune {
-		if r >= 'A' && r <= 'Z' {
-			r += 'a' - 'A'
-		}
-		if r < 0x80 && labelLetter.MatchString(string(r)) {
-			return r
-		}
-		return '_'
-	}, value)
-	return value[:min(len(value), maxLabel)]
 }
 
 // ownerOf returns the cluster with this id.
