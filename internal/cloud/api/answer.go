@@ -119,11 +119,17 @@ func (a *Answer) Refused() bool {
 // Says reports whether the message contains a text, which is in lower case.
 func (a *Answer) Says(text string) bool { return strings.Contains(strings.ToLower(a.Words), text) }
 
-// Number parses an id in a cloud whose ids are numbers from 1; false for an id that such a cloud cannot have.
-func Number[T ~string](id T) (int, bool) {
+// Number parses an id in a cloud whose ids are numbers from 1; 0 for an id that such a cloud cannot have.
+func Number[T ~string](id T) int {
 	n, err := strconv.Atoi(string(id))
-	return n, err == nil && n > 0 && strconv.Itoa(n) == string(id)
+	if err != nil || n < 0 || strconv.Itoa(n) != string(id) {
+		return 0
+	}
+	return n
 }
+
+// IsNumber reports whether this can be such an id.
+func IsNumber[T ~string](id T) bool { return Number(id) > 0 }
 
 // ByNumber compares two such ids.
 func ByNumber(a, b string) int {

@@ -19,11 +19,8 @@ import (
 
 var traits = block.Traits{
 	VolumeWord: "volume", MachineWord: "droplet",
-	VolumeID: objectID[cloud.VolumeID],
-	MachineID: func(id cloud.NodeID) bool {
-		_, ok := api.Number(id)
-		return ok
-	},
+	VolumeID:   objectID[cloud.VolumeID],
+	MachineID:  api.IsNumber[cloud.NodeID],
 	SnapshotID: objectID[cloud.SnapshotID], Zone: slug.MatchString,
 	Largest:        maxSize * cloud.GiB,
 	GrowsOnMachine: true,
@@ -57,14 +54,14 @@ func (r requests) Volume(ctx context.Context, id cloud.VolumeID, p budget.Priori
 func (r requests) Machine(ctx context.Context, id cloud.NodeID) (*block.Machine, error) {
 	doing := "read droplet " + string(id)
 	d, err := one(ctx, api.Call{Doing: doing, Priority: budget.Read, Has: []string{"droplet"}}, func(ctx context.Context) (*droplet, *godo.Response, error) {
-		return r.c.sdk.Droplets.Get(ctx, number(id))
+		return r.c.sdk.Droplets.Get(ctx, api.Number(id))
 	})
 	switch {
 	case api.NotFound(err):
 		return nil, nil //nolint:nilnil // "there is none" is an answer here
 	case err != nil:
 		return nil, err
-	case d.ID != number(id):
+	case d.ID != api.Number(id):
 		return nil, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
 	}
 	m := &block.Machine{Used: len(d.VolumeIDs), Slots: profile.DigitalOcean.Slots}
@@ -80,7 +77,7 @@ func (r requests) Attach(ctx context.Context, w *ops.Write, id cloud.VolumeID, t
 		return cloud.Device{}, "", err
 	}
 	started, err := r.action(ctx, w, func(ctx context.Context) (*action, *godo.Response, error) {
-		return r.c.sdk.StorageActions.Attach(ctx, string(id), number(to))
+		return r.c.sdk.StorageActions.Attach(ctx, string(id), api.Number(to))
 	})
 	if a := api.AnswerOf(err); a != nil && a.Status == http.StatusForbidden && fault.Of(err) == fault.Exhausted {
 		err = fmt.Errorf("%w: %w", fault.Unavailable, err) // a quota of the account
@@ -90,7 +87,7 @@ func (r requests) Attach(ctx context.Context, w *ops.Write, id cloud.VolumeID, t
 
 func (r requests) Detach(ctx context.Context, w *ops.Write, id cloud.VolumeID, from cloud.NodeID) (string, error) {
 	return r.action(ctx, w, func(ctx context.Context) (*action, *godo.Response, error) {
-		return r.c.sdk.StorageActions.DetachByDropletID(ctx, string(id), number(from))
+		return r.c.sdk.StorageActions.DetachByDropletID(ctx, string(id), api.Number(from))
 	})
 }
 
@@ -108,12 +105,6 @@ func (r requests) Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (
 		r.c.names.Invalidate(id)
 	}
 	return "", err
-}
-
-// number returns the id of a droplet, which block has checked.
-func number(id cloud.NodeID) int {
-	n, _ := api.Number(id)
-	return n
 }
 
 // action calls the SDK to start an action of a volume, and returns the action's id.

@@ -28,10 +28,7 @@ func (c *Cloud) traits() block.Traits {
 			_, ok := volumeNumber(id)
 			return ok
 		},
-		MachineID: func(id cloud.NodeID) bool {
-			_, ok := api.Number(id)
-			return ok
-		},
+		MachineID: api.IsNumber[cloud.NodeID],
 		SnapshotID: func(id cloud.SnapshotID) bool {
 			_, ok := snapshotNumber(id)
 			return ok
@@ -69,7 +66,7 @@ func (r requests) Volume(ctx context.Context, id cloud.VolumeID, p budget.Priori
 
 // Attach requests an attachment without persistence after the cloud has refused two with it, unless the state shows another reason.
 func (r requests) Attach(ctx context.Context, w *ops.Write, id cloud.VolumeID, to cloud.NodeID) (cloud.Device, string, error) {
-	c, onto := r.c, number(to)
+	c, onto := r.c, api.Number(to)
 	n, _ := volumeNumber(id)
 	persists := c.persist.tries(onto, w.Refused)
 	v, err := c.sendVolume(ctx, w, func(ctx context.Context) (*volume, error) {
@@ -88,7 +85,7 @@ func (r requests) Attach(ctx context.Context, w *ops.Write, id cloud.VolumeID, t
 
 func (r requests) Detach(ctx context.Context, w *ops.Write, id cloud.VolumeID, from cloud.NodeID) (string, error) {
 	n, _ := volumeNumber(id)
-	return operation(n, toBeFree, number(from)), sendEmpty(ctx, w, func(ctx context.Context) error { return r.c.sdk.DetachVolume(ctx, n) })
+	return operation(n, toBeFree, api.Number(from)), sendEmpty(ctx, w, func(ctx context.Context) error { return r.c.sdk.DetachVolume(ctx, n) })
 }
 
 func (r requests) Resize(ctx context.Context, w *ops.Write, v *block.Volume, size cloud.Bytes) (string, error) {
@@ -110,15 +107,9 @@ func (r requests) Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (
 	return "", err
 }
 
-// number returns the id of a Linode, which block has checked.
-func number(id cloud.NodeID) int {
-	n, _ := api.Number(id)
-	return n
-}
-
 // Machine reads a Linode and its slots, which volumes and local disks share.
 func (r requests) Machine(ctx context.Context, node cloud.NodeID) (*block.Machine, error) {
-	c, id := r.c, number(node)
+	c, id := r.c, api.Number(node)
 	doing := fmt.Sprintf("read Linode %d", id)
 	l, err := api.Through(ctx, api.Call{Doing: doing, Priority: budget.Read, Has: []string{"id"}}, func(ctx context.Context) (*linodego.Instance, error) {
 		return c.sdk.GetInstance(ctx, id)

@@ -213,7 +213,7 @@ func snapshotNumber(id cloud.SnapshotID) (int, bool) {
 // Attach attaches a volume, and no snapshot, which only its record shows.
 func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
 	n, ok := volumeNumber(id)
-	if _, is := api.Number(node); ok && is && c.Capabilities().Snapshots {
+	if ok && api.IsNumber(node) && c.Capabilities().Snapshots {
 		switch v, err := c.findVolume(ctx, n, budget.Attach); {
 		case err != nil:
 			return cloud.Device{}, fmt.Errorf("attach volume %d: %w", n, err)
