@@ -87,6 +87,32 @@ func (c config) remote(ctx context.Context, around surroundings) (cfg block.Conf
 	return cfg, err
 }
 
+// remoteCloud is a backend of a cloud's API.
+type remoteCloud interface {
+	cloud.Cloud
+
+	Close(ctx context.Context) error
+}
+
+// openRemote returns backend.open for a backend that create returns.
+func openRemote(create func(ctx context.Context, c config, cfg block.Config) (remoteCloud, error)) func(context.Context, config, surroundings) (cloud.Cloud, closer, error) {
+	return func(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
+		cfg, err := c.remote(ctx, around)
+		if err == nil && c.backend.locateFolder != nil {
+			err = c.backend.locateFolder(ctx, &c, around.log)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		// Calls under way at shutdown may still finish, so only Close ends the backend.
+		b, err := create(context.WithoutCancel(ctx), c, cfg)
+		if err != nil {
+			return nil, nil, err
+		}
+		return b, b.Close, nil
+	}
+}
+
 // closer ends the pending work of a backend, as long as its context lasts.
 type closer func(ctx context.Context) error
 
@@ -97,14 +123,14 @@ var backends = map[string]backend{
 		endpointVariable: "DIGITALOCEAN_API_URL",
 		machine:          machine.DigitalOcean,
 		validate:         validateDigitalOcean,
-		open:             openDigitalOcean,
+		open:             openRemote(newDigitalOcean),
 	},
 	"linode": {
 		tokenVariable:    "LINODE_TOKEN",
 		endpointVariable: "LINODE_URL",
 		machine:          machine.Linode,
 		validate:         validateLinode,
-		open:             openLinode,
+		open:             openRemote(newLinode),
 
 		snapshotsAreVolumes: true,
 		everything:          func(c *config) { c.linodeSnapshots = linodeClones },
@@ -132,7 +158,7 @@ var backends = map[string]backend{
 		ownAccount:     true,
 		machine:        machine.YandexIdentity,
 		validate:       validateYandex,
-		open:           openYandex,
+		open:           openRemote(newYandex),
 		relocate: func(ctx context.Context, c cloud.Cloud, r relocation, step func(string)) error {
 			return c.(*yandex.Cloud).Relocate(ctx, yandex.Relocation{Disk: cloud.VolumeID(r.volume), Zone: r.zone, Group: r.group, Step: step})
 		},
@@ -158,8 +184,9 @@ func regionOf(ctx context.Context, c config, log *zap.Logger) (string, error) {
 	return machine.Zone, nil
 }
 
-// trusting makes a transport trust the certificates of --api-ca-file, if it is set.
-func trusting(c config, transport *http.Transport) *http.Transport {
+// transport returns the transport of an API over HTTP. It trusts the certificates of --api-ca-file, if that is set.
+func (c config) transport() *http.Transport {
+	transport := api.DefaultTransport()
 	if c.caPool != nil {
 		transport.TLSClientConfig = &tls.Config{RootCAs: c.caPool, MinVersion: tls.VersionTLS12}
 	}
@@ -173,17 +200,8 @@ func validateDigitalOcean(c *config) error {
 		driver.InFlag("--region", digitalocean.CheckRegion(c.region)))
 }
 
-func openDigitalOcean(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
-	cfg, err := c.remote(ctx, around)
-	if err != nil {
-		return nil, nil, err
-	}
-	// Calls under way at shutdown may still finish, so only Close ends the backend.
-	d, err := digitalocean.New(context.WithoutCancel(ctx), digitalocean.Config{Config: cfg, Transport: trusting(c, api.DefaultTransport())})
-	if err != nil {
-		return nil, nil, err
-	}
-	return d, d.Close, nil
+func newDigitalOcean(ctx context.Context, c config, cfg block.Config) (remoteCloud, error) {
+	return digitalocean.New(ctx, digitalocean.Config{Config: cfg, Transport: c.transport()})
 }
 
 const usualLinodePersist = string(linode.PersistAuto)
@@ -207,20 +225,11 @@ func checkLinodeSnapshots(value string) error {
 	return nil
 }
 
-func openLinode(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
-	cfg, err := c.remote(ctx, around)
-	if err != nil {
-		return nil, nil, err
-	}
-	// Calls under way at shutdown may still finish, so only Close ends the backend.
-	l, err := linode.New(context.WithoutCancel(ctx), linode.Config{
-		Config: cfg, Transport: trusting(c, api.DefaultTransport()), KubernetesTags: c.linodeKubernetesTags, Persist: linode.Persist(c.linodePersist),
+func newLinode(ctx context.Context, c config, cfg block.Config) (remoteCloud, error) {
+	return linode.New(ctx, linode.Config{
+		Config: cfg, Transport: c.transport(), KubernetesTags: c.linodeKubernetesTags, Persist: linode.Persist(c.linodePersist),
 		Snapshots: c.linodeSnapshots == linodeClones,
 	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return l, l.Close, nil
 }
 
 // usualYandexOperations is how many operations a folder runs at a time, unless its quota was raised.
@@ -234,46 +243,26 @@ func validateYandex(c *config) error {
 		driver.InFlag("--yandex-folder-id", yandex.CheckFolder(c.yandexFolder)))
 }
 
-func openYandex(ctx context.Context, c config, around surroundings) (cloud.Cloud, closer, error) {
-	cfg, err := c.remote(ctx, around)
-	if err != nil {
-		return nil, nil, err
-	}
-	folder, err := folderOf(ctx, c, around.log)
-	if err != nil {
-		return nil, nil, err
-	}
-	// Calls under way at shutdown may still finish, so only Close ends the backend.
-	y, err := yandex.New(context.WithoutCancel(ctx), yandex.Config{
-		Config: cfg, RootCAs: c.caPool, Folder: folder, VendorNames: c.Names.Vendor != nil, Operations: c.yandexOperations,
+func newYandex(ctx context.Context, c config, cfg block.Config) (remoteCloud, error) {
+	return yandex.New(ctx, yandex.Config{
+		Config: cfg, RootCAs: c.caPool, Folder: c.yandexFolder, VendorNames: c.Names.Vendor != nil, Operations: c.yandexOperations,
 		MachineToken: func(ctx context.Context) (yandex.Token, error) {
 			token, expires, err := machine.YandexToken(ctx, c.MetadataEndpoint)
 			return yandex.Token{Text: token, Expires: expires}, err
 		},
 	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return y, y.Close, nil
 }
 
-// locateYandex sets the folder of the configuration.
+// locateYandex sets the folder to that of the machine, unless --yandex-folder-id sets it.
 func locateYandex(ctx context.Context, c *config, log *zap.Logger) (err error) {
-	c.yandexFolder, err = folderOf(ctx, *c, log)
-	return err
-}
-
-// folderOf returns the folder of the volumes: --yandex-folder-id, or else the folder of the machine.
-func folderOf(ctx context.Context, c config, log *zap.Logger) (string, error) {
 	if c.yandexFolder != "" {
-		return c.yandexFolder, nil
+		return nil
 	}
 	log.Info("asking the metadata service for the folder, since there is no --yandex-folder-id", zap.String("at", cmp.Or(c.MetadataEndpoint, machine.Usual)), zap.Duration("for_at_most", metadataPatience))
 	asking, cancel := context.WithTimeout(ctx, metadataPatience)
 	defer cancel()
-	folder, err := machine.YandexFolder(asking, c.MetadataEndpoint)
-	if err != nil {
-		return "", fmt.Errorf("which folder is this? Give --yandex-folder-id where there is no metadata service: %w", err)
+	if c.yandexFolder, err = machine.YandexFolder(asking, c.MetadataEndpoint); err != nil {
+		return fmt.Errorf("which folder is this? Give --yandex-folder-id where there is no metadata service: %w", err)
 	}
-	return folder, nil
+	return nil
 }
