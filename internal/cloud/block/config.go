@@ -2,6 +2,7 @@ package block
 
 import (
 	"fmt"
+	"net/url"
 	"time"
 
 	"go.uber.org/zap"
@@ -16,7 +17,7 @@ import (
 type Config struct {
 	// Token returns the credentials. It is called for each request, so that new ones are used at once.
 	Token func() (string, error)
-	// Endpoint is the API's address without a path; "" is the cloud's own.
+	// Endpoint is the API's address as https://host[:port]; "" is the cloud's own.
 	Endpoint string
 	// Region is the default of requests: a region, or a zone in a cloud whose volumes are bound to zones.
 	Region string
@@ -64,6 +65,9 @@ func (cfg *Config) Complete(isRegion func(string) bool, endpoint string, limits 
 	}
 	if cfg.Endpoint == "" {
 		cfg.Endpoint = endpoint
+	}
+	if u, err := url.Parse(cfg.Endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("endpoint %q is not of the form https://host[:port]: %w", cfg.Endpoint, fault.InvalidArgument)
 	}
 	if cfg.SweepEvery == 0 {
 		cfg.SweepEvery = time.Hour

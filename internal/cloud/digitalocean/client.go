@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,7 +30,7 @@ import (
 type Config struct {
 	block.Config
 
-	// Transport sends the requests; nil means http.DefaultTransport with timeouts.
+	// Transport sends the requests. It is required.
 	Transport http.RoundTripper
 }
 
@@ -76,12 +75,6 @@ var _ cloud.Cloud = (*Cloud)(nil)
 func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	if err := cfg.Complete(slug.MatchString, defaultEndpoint, defaultLimits()); err != nil {
 		return nil, err
-	}
-	if u, err := url.Parse(cfg.Endpoint); err != nil || u.Host == "" {
-		return nil, fmt.Errorf("endpoint %q is not an address: %w", cfg.Endpoint, fault.InvalidArgument)
-	}
-	if cfg.Transport == nil {
-		cfg.Transport = api.DefaultTransport()
 	}
 	c := &Cloud{
 		region: cfg.Region, cluster: cfg.ClusterID, prefix: cfg.NamePrefix,

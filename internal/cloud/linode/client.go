@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +34,7 @@ const listTick = 600 * time.Millisecond
 type Config struct {
 	block.Config
 
-	// Transport sends the requests; nil means http.DefaultTransport with timeouts.
+	// Transport sends the requests. It is required.
 	Transport http.RoundTripper
 	// Persist is whether attachments survive a boot of their Linode; "" means PersistAuto.
 	Persist Persist
@@ -113,9 +112,6 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		return nil, err
 	}
 	cfg = withDefaults(cfg)
-	if u, err := url.Parse(cfg.Endpoint); err != nil || u.Host == "" {
-		return nil, fmt.Errorf("endpoint %q is not an address: %w", cfg.Endpoint, fault.InvalidArgument)
-	}
 	c := &Cloud{
 		region: cfg.Region, cluster: cfg.ClusterID, prefix: cfg.NamePrefix, kubernetesTags: cfg.KubernetesTags,
 		persist:   persistence{mode: cfg.Persist},
@@ -147,9 +143,6 @@ func withDefaults(cfg Config) Config {
 	}
 	if cfg.Classes == nil {
 		cfg.Classes = documented()
-	}
-	if cfg.Transport == nil {
-		cfg.Transport = api.DefaultTransport()
 	}
 	cfg.Persist, cfg.Lateness = cmp.Or(cfg.Persist, PersistAuto), cmp.Or(cfg.Lateness, lateness)
 	return cfg

@@ -42,10 +42,6 @@ type connections struct {
 
 // newConnections prepares the connection to the endpoint and sends nothing. read reads the list over it.
 func newConnections(cfg Config, conn grpc.ClientConnInterface) (*connections, error) {
-	address, err := addressOf(cfg.Endpoint)
-	if err != nil {
-		return nil, err
-	}
 	cs := &connections{
 		list: endpoint.NewApiEndpointServiceClient(conn), asking: newMutex(), inMemory: cfg.Dial != nil,
 		plaintext: strings.HasPrefix(cfg.Endpoint, "http://"),
@@ -60,7 +56,8 @@ func newConnections(cfg Config, conn grpc.ClientConnInterface) (*connections, er
 	if cfg.Dial != nil {
 		cs.dialing = append(cs.dialing, grpc.WithContextDialer(cfg.Dial))
 	}
-	cs.home, err = cs.open(address)
+	var err error
+	cs.home, err = cs.open(addressOf(cfg.Endpoint))
 	return cs, err
 }
 
@@ -151,16 +148,13 @@ func transportOf(cfg Config) grpc.DialOption {
 	return grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: cfg.RootCAs, MinVersion: tls.VersionTLS12}))
 }
 
-// addressOf is the address of an endpoint, with the port.
-func addressOf(endpoint string) (string, error) {
-	u, err := url.Parse(endpoint)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return "", fmt.Errorf("endpoint %q is not of the form https://host[:port]: %w", endpoint, fault.InvalidArgument)
-	}
+// addressOf is the address of an endpoint, which Complete has checked, with the port.
+func addressOf(endpoint string) string {
+	u, _ := url.Parse(endpoint)
 	if u.Port() != "" {
-		return u.Host, nil
+		return u.Host
 	}
-	return net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[u.Scheme]), nil
+	return net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 }
 
 // onThisMachine reports whether an address never leaves the machine.
