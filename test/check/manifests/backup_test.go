@@ -1,8 +1,6 @@
 package manifests_test
 
 import (
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,8 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // backupAccount is the account of the backup in the examples.
@@ -34,31 +30,21 @@ func TestBackupMayReadWhichBlocks(t *testing.T) {
 	}
 	var kinds []string
 	for _, file := range []string{"changed-blocks.yaml", "changed-blocks-incremental.yaml"} {
-		text, err := os.ReadFile(filepath.Join(deploy, "examples", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for document := range strings.SplitSeq(string(text), "\n---\n") {
-			var head metav1.PartialObjectMetadata
-			if err := yaml.Unmarshal([]byte(document), &head); err != nil {
-				t.Fatal(err)
-			}
+		for head, document := range objectsIn(t, example(t, file)) {
 			kinds = append(kinds, head.Kind)
 			switch head.Kind {
 			case "ServiceAccount":
-				if a := read[corev1.ServiceAccount](t, []byte(document)); a.AutomountServiceAccountToken == nil || *a.AutomountServiceAccountToken {
-					t.Errorf("the account's token is mounted everywhere: %+v", a)
-				}
+				checkAccount(t, document)
 			case "Role", "ClusterRole":
-				if got := read[rbacv1.ClusterRole](t, []byte(strings.Replace(document, "kind: Role", "kind: ClusterRole", 1))).Rules; !reflect.DeepEqual(got, rights[head.Kind]) {
+				if got := read[rbacv1.ClusterRole](t, []byte(strings.Replace(string(document), "kind: Role", "kind: ClusterRole", 1))).Rules; !reflect.DeepEqual(got, rights[head.Kind]) {
 					t.Errorf("by the %s the backup may %+v, want %+v", head.Kind, got, rights[head.Kind])
 				}
 			case "RoleBinding", "ClusterRoleBinding":
-				if got := read[rbacv1.ClusterRoleBinding](t, []byte(strings.Replace(document, "kind: RoleBinding", "kind: ClusterRoleBinding", 1))).Subjects; !slices.Equal(got, []rbacv1.Subject{backupAccount}) {
+				if got := read[rbacv1.ClusterRoleBinding](t, []byte(strings.Replace(string(document), "kind: RoleBinding", "kind: ClusterRoleBinding", 1))).Subjects; !slices.Equal(got, []rbacv1.Subject{backupAccount}) {
 					t.Errorf("the rights go to %+v", got)
 				}
 			case "Job":
-				checkBackup(t, read[batchv1.Job](t, []byte(document)))
+				checkBackup(t, read[batchv1.Job](t, document))
 			}
 		}
 	}
@@ -101,13 +87,9 @@ func checkBackup(t *testing.T, job batchv1.Job) {
 // podOf returns the pod of an example.
 func podOf(t *testing.T, file string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(deploy, "examples", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		if strings.Contains(document, "\nkind: Pod\n") {
-			return []byte(document)
+	for head, document := range objectsIn(t, example(t, file)) {
+		if head.Kind == "Pod" {
+			return document
 		}
 	}
 	t.Fatalf("%s has no pod", file)

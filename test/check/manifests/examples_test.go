@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -40,16 +39,8 @@ func TestExamples(t *testing.T) {
 		return slices.Contains([]string{"report.yaml", "proved-restore.yaml"}, filepath.Base(file)) // they have tests of their own
 	})
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var secrets []string
-		for document := range strings.SplitSeq(string(text), "\n---\n") {
-			var head metav1.PartialObjectMetadata
-			if err := yaml.Unmarshal([]byte(document), &head); err != nil {
-				t.Fatal(err)
-			}
+		for head, document := range objectsIn(t, example(t, filepath.Base(file))) {
 			own := "cloudblock-examples"
 			ofCluster := head.Kind == "StorageClass" || head.Kind == "Namespace" && head.Name == own || strings.HasPrefix(head.Kind, "ClusterRole") && strings.HasPrefix(head.Name, own)
 			if head.Namespace != own && !ofCluster {
@@ -57,29 +48,29 @@ func TestExamples(t *testing.T) {
 			}
 			switch head.Kind {
 			case "Namespace":
-				read[corev1.Namespace](t, []byte(document))
+				read[corev1.Namespace](t, document)
 			case "StorageClass": // before the claims that name it
-				c := read[storagev1.StorageClass](t, []byte(document))
+				c := read[storagev1.StorageClass](t, document)
 				classes = append(classes, c.Name)
 				checkSecrets(t, file, c.Parameters, secrets)
 			case "Secret":
-				s := read[corev1.Secret](t, []byte(document))
+				s := read[corev1.Secret](t, document)
 				secrets = append(secrets, s.Namespace+"/"+s.Name)
 			case "PersistentVolumeClaim":
-				name := *read[corev1.PersistentVolumeClaim](t, []byte(document)).Spec.StorageClassName
+				name := *read[corev1.PersistentVolumeClaim](t, document).Spec.StorageClassName
 				if !slices.Contains(classes, name) {
 					t.Errorf("%s: no overlay has the class %s", file, name)
 				}
 				delete(unused, strings.Split(name, "-")[1])
 			case "Pod":
-				read[corev1.Pod](t, []byte(document))
+				read[corev1.Pod](t, document)
 			case "VolumeSnapshot":
 				var s struct {
 					Spec struct {
 						Class string `json:"volumeSnapshotClassName"`
 					}
 				}
-				if err := yaml.Unmarshal([]byte(document), &s); err != nil || !slices.Contains(snapshotClasses, s.Spec.Class) {
+				if err := yaml.Unmarshal(document, &s); err != nil || !slices.Contains(snapshotClasses, s.Spec.Class) {
 					t.Errorf("%s: no component has the class %s: %v", file, s.Spec.Class, err)
 				}
 			case "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "Job": // see TestBackupMayReadWhichBlocks
@@ -109,10 +100,7 @@ func checkSecrets(t *testing.T, file string, parameters map[string]string, secre
 // TestReportMayOnlyRead: the report goes with the driver. Its account may list three kinds and nothing else, only the container
 // with kubectl has its token, and nothing in it deletes. In an overlay it has the overlay's settings and images.
 func TestReportMayOnlyRead(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(deploy, "examples", "report.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := example(t, "report.yaml")
 	overlay := named(t, "linode", "REGISTRY=registry.example.com/csi", "TAG=v1.2.3")
 	kustomization := filepath.Join(overlay, "kustomization.yaml")
 	written, err := os.ReadFile(kustomization)
@@ -128,35 +116,29 @@ func TestReportMayOnlyRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	var kinds []string
-	for document := range strings.SplitSeq(string(render(t, overlay)), "\n---\n") {
-		var head metav1.PartialObjectMetadata
-		if err := yaml.Unmarshal([]byte(document), &head); err != nil {
-			t.Fatal(err)
-		}
+	for head, document := range objectsIn(t, render(t, overlay)) {
 		if !strings.HasPrefix(head.Name, "cloudblock-report") {
 			continue
 		}
 		kinds = append(kinds, head.Kind)
 		switch head.Kind {
 		case "ServiceAccount":
-			if a := read[corev1.ServiceAccount](t, []byte(document)); a.AutomountServiceAccountToken == nil || *a.AutomountServiceAccountToken {
-				t.Errorf("the account's token is mounted everywhere: %+v", a)
-			}
+			checkAccount(t, document)
 		case "ClusterRole":
 			want := []rbacv1.PolicyRule{
 				{APIGroups: []string{""}, Resources: []string{"persistentvolumes", "persistentvolumeclaims"}, Verbs: []string{"get", "list"}},
 				{APIGroups: []string{"snapshot.storage.k8s.io"}, Resources: []string{"volumesnapshotcontents"}, Verbs: []string{"get", "list"}},
 			}
-			if r := read[rbacv1.ClusterRole](t, []byte(document)); !reflect.DeepEqual(r.Rules, want) {
+			if r := read[rbacv1.ClusterRole](t, document); !reflect.DeepEqual(r.Rules, want) {
 				t.Errorf("the report may %+v, want %+v", r.Rules, want)
 			}
 		case "ClusterRoleBinding":
-			b := read[rbacv1.ClusterRoleBinding](t, []byte(document))
+			b := read[rbacv1.ClusterRoleBinding](t, document)
 			if len(b.Subjects) != 1 || b.Subjects[0] != (rbacv1.Subject{Kind: "ServiceAccount", Name: "cloudblock-report", Namespace: "cloudblock-linode"}) {
 				t.Errorf("the rights go to %+v", b.Subjects)
 			}
 		case "CronJob":
-			checkReport(t, read[batchv1.CronJob](t, []byte(document)).Spec.JobTemplate.Spec.Template.Spec)
+			checkReport(t, read[batchv1.CronJob](t, document).Spec.JobTemplate.Spec.Template.Spec)
 		default:
 			t.Errorf("a kind that no rule knows: %s", head.Kind)
 		}

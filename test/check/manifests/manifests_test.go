@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -209,6 +210,40 @@ func read[T any](t *testing.T, document []byte) T {
 		t.Errorf("%v in\n%s", err, document)
 	}
 	return object
+}
+
+// example returns an example.
+func example(t *testing.T, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deploy, "examples", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// objectsIn yields the objects in a text, with their metadata.
+func objectsIn(t *testing.T, text []byte) iter.Seq2[metav1.PartialObjectMetadata, []byte] {
+	return func(yield func(metav1.PartialObjectMetadata, []byte) bool) {
+		t.Helper()
+		for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
+			var head metav1.PartialObjectMetadata
+			if err := yaml.Unmarshal(document, &head); err != nil {
+				t.Fatal(err)
+			}
+			if !yield(head, document) {
+				return
+			}
+		}
+	}
+}
+
+// checkAccount: the token of an account is mounted only where a container needs it.
+func checkAccount(t *testing.T, document []byte) {
+	t.Helper()
+	if a := read[corev1.ServiceAccount](t, document); a.AutomountServiceAccountToken == nil || *a.AutomountServiceAccountToken {
+		t.Errorf("the account's token is mounted everywhere: %+v", a)
+	}
 }
 
 // add reads one object. A kind that it does not know is a mistake, so that no rule misses it.

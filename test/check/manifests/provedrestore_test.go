@@ -2,8 +2,6 @@ package manifests_test
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -21,23 +19,13 @@ import (
 // provedRestore reads the example. Its account may do what the page says, in its namespace, and get and change the contents of snapshots.
 func provedRestore(t *testing.T) (pod corev1.PodSpec) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(deploy, "examples", "proved-restore.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	account := []rbacv1.Subject{{Kind: "ServiceAccount", Name: "cloudblock-proved-restore", Namespace: "cloudblock-examples"}}
 	var kinds []string
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		var head metav1.PartialObjectMetadata
-		if err := yaml.Unmarshal([]byte(document), &head); err != nil {
-			t.Fatal(err)
-		}
+	for head, document := range objectsIn(t, example(t, "proved-restore.yaml")) {
 		kinds = append(kinds, head.Kind)
 		switch head.Kind {
 		case "ServiceAccount":
-			if a := read[corev1.ServiceAccount](t, []byte(document)); a.AutomountServiceAccountToken == nil || *a.AutomountServiceAccountToken {
-				t.Errorf("the account's token is mounted everywhere: %+v", a)
-			}
+			checkAccount(t, document)
 		case "Role":
 			want := []rbacv1.PolicyRule{
 				{APIGroups: []string{"snapshot.storage.k8s.io"}, Resources: []string{"volumesnapshots"}, Verbs: []string{"list"}},
@@ -45,24 +33,24 @@ func provedRestore(t *testing.T) (pod corev1.PodSpec) {
 				{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
 				{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}},
 			}
-			if r := read[rbacv1.Role](t, []byte(document)); !reflect.DeepEqual(r.Rules, want) {
+			if r := read[rbacv1.Role](t, document); !reflect.DeepEqual(r.Rules, want) {
 				t.Errorf("in its namespace it may %+v, want %+v", r.Rules, want)
 			}
 		case "ClusterRole":
 			want := []rbacv1.PolicyRule{{APIGroups: []string{"snapshot.storage.k8s.io"}, Resources: []string{"volumesnapshotcontents"}, Verbs: []string{"get", "patch"}}}
-			if r := read[rbacv1.ClusterRole](t, []byte(document)); !reflect.DeepEqual(r.Rules, want) {
+			if r := read[rbacv1.ClusterRole](t, document); !reflect.DeepEqual(r.Rules, want) {
 				t.Errorf("in the cluster it may %+v, want %+v", r.Rules, want)
 			}
 		case "RoleBinding":
-			if b := read[rbacv1.RoleBinding](t, []byte(document)); !reflect.DeepEqual(b.Subjects, account) || b.RoleRef.Name != b.Name {
+			if b := read[rbacv1.RoleBinding](t, document); !reflect.DeepEqual(b.Subjects, account) || b.RoleRef.Name != b.Name {
 				t.Errorf("the rights go to %+v", b)
 			}
 		case "ClusterRoleBinding":
-			if b := read[rbacv1.ClusterRoleBinding](t, []byte(document)); !reflect.DeepEqual(b.Subjects, account) || b.RoleRef.Name != b.Name {
+			if b := read[rbacv1.ClusterRoleBinding](t, document); !reflect.DeepEqual(b.Subjects, account) || b.RoleRef.Name != b.Name {
 				t.Errorf("the rights go to %+v", b)
 			}
 		case "CronJob":
-			pod = read[batchv1.CronJob](t, []byte(document)).Spec.JobTemplate.Spec.Template.Spec
+			pod = read[batchv1.CronJob](t, document).Spec.JobTemplate.Spec.Template.Spec
 		}
 	}
 	if want := []string{"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "CronJob"}; !slices.Equal(kinds, want) {
