@@ -83,8 +83,8 @@ type comparison struct {
 }
 
 func (c comparison) values(where string, was, is any) {
-	if kindOf(was) != kindOf(is) {
-		c.note(where, "has the type %s, want %s", kindOf(is), kindOf(was))
+	if recorded.TypeOf(was) != recorded.TypeOf(is) {
+		c.note(where, "has the type %s, want %s", recorded.TypeOf(is), recorded.TypeOf(was))
 		return
 	}
 	switch was := was.(type) {
@@ -111,8 +111,8 @@ func (c comparison) objects(was, is map[string]any) {
 		case field == "id" && name == "volume":
 			id, _ := value.(float64)
 			c.values(where, was[field], float64(c.recordedID(int(id))))
-		case slices.Contains(times, field), !exact && kindOf(value) != "object" && kindOf(value) != "array":
-			c.values(where, kindOf(was[field]), kindOf(value))
+		case slices.Contains(times, field), !exact && recorded.TypeOf(value) != "object" && recorded.TypeOf(value) != "array":
+			c.values(where, recorded.TypeOf(was[field]), recorded.TypeOf(value))
 		default:
 			c.values(where, was[field], value)
 		}
@@ -138,7 +138,7 @@ func (c comparison) lists(where string, was, is []any) {
 	is = slices.SortedStableFunc(slices.Values(is), byID)
 	for i := range was {
 		if text, isText := was[i].(string); isText && where != "volume.tags" {
-			c.values(where, kindOf(text), kindOf(is[i]))
+			c.values(where, recorded.TypeOf(text), recorded.TypeOf(is[i]))
 			continue
 		}
 		c.values(where, was[i], is[i])
@@ -178,21 +178,4 @@ func objectOf(fields map[string]any) string {
 		}
 	}
 	return "answer"
-}
-
-// kindOf returns the JSON type of a value.
-func kindOf(value any) string {
-	switch value.(type) {
-	case nil:
-		return "null"
-	case bool:
-		return "bool"
-	case float64:
-		return "number"
-	case string:
-		return "string"
-	case []any:
-		return "array"
-	}
-	return "object"
 }

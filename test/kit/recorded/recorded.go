@@ -62,3 +62,20 @@ func Exchanges(cloud, name string) ([]Exchange, error) {
 	}
 	return all, nil
 }
+
+// TypeOf returns the JSON type of a value.
+func TypeOf(value any) string {
+	switch value.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "bool"
+	case float64:
+		return "number"
+	case string:
+		return "string"
+	case []any:
+		return "array"
+	}
+	return "object"
+}

@@ -5,14 +5,16 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/recorded"
 )
 
 // differences says, field by field, how an answer is not as it was recorded.
-func differences(recorded, answer any, path string) (all []string) {
-	if kind(recorded) != kind(answer) {
-		return []string{fmt.Sprintf("%s is %s, and recorded as %s", path, kind(answer), kind(recorded))}
+func differences(was, answer any, path string) (all []string) {
+	if recorded.TypeOf(was) != recorded.TypeOf(answer) {
+		return []string{fmt.Sprintf("%s is %s, and recorded as %s", path, recorded.TypeOf(answer), recorded.TypeOf(was))}
 	}
-	switch want := recorded.(type) {
+	switch want := was.(type) {
 	case map[string]any:
 		return fieldDifferences(want, answer.(map[string]any), path)
 	case []any:
@@ -24,24 +26,24 @@ func differences(recorded, answer any, path string) (all []string) {
 			all = append(all, differences(want[i], got[i], path)...)
 		}
 	default:
-		if !among(own, path) && recorded != answer {
-			all = append(all, fmt.Sprintf("%s is %v, and recorded as %v", path, answer, recorded))
+		if !among(own, path) && was != answer {
+			all = append(all, fmt.Sprintf("%s is %v, and recorded as %v", path, answer, was))
 		}
 	}
 	return all
 }
 
-func fieldDifferences(recorded, answer map[string]any, path string) (all []string) {
-	for _, key := range slices.Sorted(maps.Keys(recorded)) {
+func fieldDifferences(was, answer map[string]any, path string) (all []string) {
+	for _, key := range slices.Sorted(maps.Keys(was)) {
 		value, there := answer[key]
 		if !there {
 			all = append(all, below(path, key)+" is missing")
 			continue
 		}
-		all = append(all, differences(recorded[key], value, below(path, key))...)
+		all = append(all, differences(was[key], value, below(path, key))...)
 	}
 	for _, key := range slices.Sorted(maps.Keys(answer)) {
-		if _, there := recorded[key]; !there && !among(newer, below(path, key)) {
+		if _, there := was[key]; !there && !among(newer, below(path, key)) {
 			all = append(all, below(path, key)+" is in no recording")
 		}
 	}
@@ -49,8 +51,8 @@ func fieldDifferences(recorded, answer map[string]any, path string) (all []strin
 }
 
 // eachField calls visit with each recorded field of an answer, and the object that has it.
-func eachField(recorded, answer any, path string, visit func(object map[string]any, key, path string)) {
-	switch want := recorded.(type) {
+func eachField(was, answer any, path string, visit func(object map[string]any, key, path string)) {
+	switch want := was.(type) {
 	case map[string]any:
 		object := answer.(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(want)) {
@@ -75,21 +77,4 @@ func among(list map[string]string, path string) bool {
 		}
 	}
 	return false
-}
-
-// kind names the JSON type of a value.
-func kind(value any) string {
-	switch value.(type) {
-	case nil:
-		return "null"
-	case bool:
-		return "a boolean"
-	case float64:
-		return "a number"
-	case string:
-		return "a string"
-	case []any:
-		return "an array"
-	}
-	return "an object"
 }

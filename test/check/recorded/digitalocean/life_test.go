@@ -56,12 +56,12 @@ func TestEachDifferenceIsReportedByName(t *testing.T) {
 			fields++
 			value := object[key]
 			other := any("another")
-			if kind(value) == "a string" {
+			if recorded.TypeOf(value) == "string" {
 				other = 7.5
 			}
 			for what, change := range map[string]func(){
-				path + " is missing":               func() { delete(object, key) },
-				path + " is " + kind(other) + ", ": func() { object[key] = other },
+				path + " is missing":                          func() { delete(object, key) },
+				path + " is " + recorded.TypeOf(other) + ", ": func() { object[key] = other },
 			} {
 				change()
 				if all := differences(want, answer, ""); len(all) != 1 || !strings.HasPrefix(all[0], what) {
