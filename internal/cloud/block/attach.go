@@ -77,7 +77,7 @@ func (b *Verbs) decideAttach(at place, node cloud.NodeID, settled bool, refusal 
 		return fmt.Errorf("%w: there is no such %s: %w", fault.NotFound, b.traits.VolumeWord, refusal)
 	case fault.ReasonOf(v.Hindered) == fault.VolumeDamaged: // wherever it is
 		return fmt.Errorf("%w: %w", v.Hindered, refusal)
-	case !settled || v.Changing:
+	case !settled || v.busy():
 		return fmt.Errorf("%w: %w", fault.Busy, refusal) // an attachment that is being undone is none (failure A1)
 	case v.on(node):
 		return b.decideAttached(at, refusal)
@@ -166,7 +166,8 @@ func (b *Verbs) detachAll(ctx context.Context, id cloud.VolumeID) error {
 func (b *Verbs) detach(ctx context.Context, id cloud.VolumeID, from cloud.NodeID) error {
 	_, err := ops.Run(ctx, b.ops, ops.Op[place]{
 		Name: fmt.Sprintf("detach %s from %s", b.VolumeKey(id), b.MachineKey(from)), Kind: "detach",
-		Object: b.VolumeKey(id), Machine: b.MachineKey(from), Related: b.related(from), Priority: budget.Detach, Lease: b.traits.Lease,
+		Object: b.VolumeKey(id), Machine: b.MachineKey(from), Related: b.related(from), Priority: budget.Detach,
+		Lease: b.traits.Lease, Settle: !b.traits.ShowsChanges,
 		Submit: func(ctx context.Context, w *ops.Write) (place, string, error) {
 			operation, err := b.api.Detach(ctx, w, id, from)
 			return place{}, operation, err

@@ -18,17 +18,17 @@ import (
 type Volume struct {
 	cloud.Volume
 
-	// Changing: the volume's own state shows that an operation is running.
-	Changing bool
-	// SizeOpen: the size may be that of a running growth, and is the old one again if that fails.
-	SizeOpen bool
-	// Hindered is why the volume cannot be changed now, such as an error state; nil: it can.
+	// Hindered is why the volume cannot be changed now: fault.Busy if it shows a running operation, which may take back the size too;
+	// another kind for an error state, for example; nil: it can.
 	Hindered error
 	// Fit rounds a size up to one that the volume can have; nil: sizes are multiples of a GiB.
 	Fit func(size cloud.Bytes) (cloud.Bytes, error)
 	// Version changes with every change of the volume that the cloud shows.
 	Version string
 }
+
+// busy reports whether the volume shows a running operation.
+func (v *Volume) busy() bool { return fault.Of(v.Hindered) == fault.Busy }
 
 // on reports whether the volume is attached to a machine, or about to be.
 func (v *Volume) on(machine cloud.NodeID) bool {
@@ -85,11 +85,12 @@ type Traits struct {
 	// Largest is the maximum size of a volume.
 	Largest cloud.Bytes
 
-	// ShowsChanges: a volume shows a running attach or growth from its start. Otherwise it shows them when they have ended.
-	ShowsChanges bool
-	// Lease, if not 0, is for a cloud whose detach names no machine, and which deletes attached volumes: both requests are sent within
-	// this time after a read or not at all. It needs ShowsChanges.
+	// Lease, if not 0, is for a cloud whose detach names no machine, or which deletes attached volumes: both requests are sent within
+	// this time after a read or not at all.
 	Lease time.Duration
+	// ShowsChanges: a read shows a running attach or growth from its start, as AttachedTo and Hindered. That saves the requests for the
+	// running operations before a read that decides; false is correct in every cloud.
+	ShowsChanges bool
 	// MachineHasDisks: a machine's record shows its volumes, and its operations include theirs.
 	MachineHasDisks bool
 	// GrowsOnMachine: the growth of an attached volume counts as a change of its machine, which has one at a time.
@@ -163,7 +164,7 @@ func (b *Verbs) related(id cloud.NodeID) string {
 func (b *Verbs) settled(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*Volume, error) {
 	for { // another controller may begin something before the read
 		v, err := ops.Settle(ctx, b.ops, b.VolumeKey(id), func(ctx context.Context) (*Volume, error) { return b.api.Volume(ctx, id, p) })
-		if err != nil || v == nil || !v.Changing {
+		if err != nil || v == nil || !v.busy() {
 			return v, err
 		}
 	}

@@ -20,7 +20,7 @@ func with(v *Volume, edit func(*Volume)) *Volume {
 	return v
 }
 
-func changing(v *Volume) { v.Changing = true }
+func busy(v *Volume) { v.Hindered = fault.Busy }
 
 func hindered(v *Volume) { v.Hindered = errDamaged }
 
@@ -66,7 +66,7 @@ func TestWhatARefusalMeans(t *testing.T) {
 	}{
 		"attach: it is there":                         {attach(slow, at(here), nil, true, errOdd), nil},
 		"attach: it is there and may be leaving":      {attach(slow, at(here), nil, false, errOdd), fault.Busy},
-		"attach: it is there without a device":        {attach(quick, with(at(here), changing), nil, true, errOdd), fault.Busy},
+		"attach: it is there without a device":        {attach(quick, with(at(here), busy), nil, true, errOdd), fault.Busy},
 		"attach: it is there for reading only":        {attach(listing, at(here), has(Disk{ReadOnly: true}), true, errOdd), fault.Precondition},
 		"attach: the machine has it":                  {attach(listing, at(here), has(Disk{}), true, errOdd), nil},
 		"attach: the machine does not show it yet":    {attach(listing, at(here), room, true, errOdd), fault.Unavailable},
@@ -79,7 +79,7 @@ func TestWhatARefusalMeans(t *testing.T) {
 		"attach: it is there and broken":              {attach(quick, with(at(here), hindered), room, false, errOdd), errDamaged},
 		"attach: the zone is not known":               {attach(slow, at(), &Machine{Slots: 8}, true, errOdd), fault.Busy},
 		"detach: the disk is not found, and is here":  {detach(listing, at(here), has(Disk{}), true, errNone), fault.Busy},
-		"attach: it is being made":                    {attach(quick, with(at(), changing), room, true, errOdd), fault.Busy},
+		"attach: it is being made":                    {attach(quick, with(at(), busy), room, true, errOdd), fault.Busy},
 		"attach: there is no machine":                 {attach(slow, at(), nil, true, errNone), fault.NotFound},
 		"attach: the machine is full":                 {attach(slow, at(), taken, true, errOdd), fault.NoSlot},
 		"attach: the machine says that it is full":    {attach(slow, at(), room, true, errFull), fault.NoSlot},
@@ -115,8 +115,10 @@ func TestWhatARefusalMeans(t *testing.T) {
 		"resize: it has grown":                        {resize(slow, at(here), 10, true, errOdd), nil},
 		"resize: it has grown and may shrink again":   {resize(slow, at(here), 10, false, errOdd), fault.Busy},
 		"resize: it has grown, and shows the end":     {resize(quick, at(here), 10, false, errOdd), nil},
-		"resize: it is growing":                       {resize(quick, with(with(at(), changing), func(v *Volume) { v.SizeOpen = true }), 10, true, errOdd), fault.Busy},
-		"resize: it has grown and is being attached":  {resize(quick, with(at(here), changing), 10, true, errOdd), nil},
+		"resize: it is growing":                       {resize(quick, with(at(), busy), 10, true, errOdd), fault.Busy},
+		"delete: it is growing":                       {remove(quick, with(at(), busy), true, errOdd), fault.Busy},
+		"delete: it is growing, nothing was sent":     {remove(quick, with(at(), busy), false, nil), fault.Busy},
+		"detach: it is growing elsewhere":             {detach(quick, with(at(there), busy), nil, false, nil), nil},
 		"resize: it may be growing":                   {resize(slow, at(here), 20, false, errOdd), fault.Busy},
 		"resize: it is broken":                        {resize(quick, with(at(), hindered), 10, true, errOdd), errDamaged},
 		"resize: not while it is attached":            {resize(slow, at(here), 20, true, errAttached), fault.GrowDetach},

@@ -43,7 +43,8 @@ func (b *Verbs) Remove(ctx context.Context, r Removal) (removed bool, err error)
 	}
 	sent := false
 	rest, err := ops.Run(ctx, b.ops, ops.Op[remainder]{
-		Name: r.Name, Kind: "delete", Object: b.VolumeKey(r.ID), Priority: r.Priority, Lease: b.traits.Lease,
+		Name: r.Name, Kind: "delete", Object: b.VolumeKey(r.ID), Priority: r.Priority,
+		Lease: b.traits.Lease, Settle: !b.traits.ShowsChanges,
 		Submit: func(ctx context.Context, w *ops.Write) (remainder, string, error) {
 			sent = true
 			operation, err := b.api.Delete(ctx, w, r.ID)

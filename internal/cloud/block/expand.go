@@ -40,7 +40,7 @@ func (b *Verbs) grow(ctx context.Context, name string, id cloud.VolumeID, size c
 	ctx, cancel := b.ops.Bounded(ctx)
 	defer cancel()
 	v, err := b.Get(ctx, id)
-	if err == nil && v.Size >= size && (v.SizeOpen || !b.traits.ShowsChanges) {
+	if err == nil && v.Size >= size && (v.busy() || !b.traits.ShowsChanges) {
 		v, err = b.settled(ctx, id, budget.Read) // what is under way may show the size and take it back
 	}
 	switch {
@@ -50,7 +50,7 @@ func (b *Verbs) grow(ctx context.Context, name string, id cloud.VolumeID, size c
 		return nil, fmt.Errorf("%s: %w: there is no such %s", name, fault.NotFound, b.traits.VolumeWord)
 	case v.Size >= size && v.Hindered != nil: // a size that shows may be that of a growth that has failed
 		return nil, fmt.Errorf("%s: %w", name, v.Hindered)
-	case v.Size >= size && !v.SizeOpen:
+	case v.Size >= size:
 		return v, nil
 	}
 	want := cloud.Bytes(GiB(size)) * cloud.GiB
@@ -102,11 +102,11 @@ func (b *Verbs) decideResize(v *Volume, want cloud.Bytes, settled bool, refusal 
 	switch {
 	case v == nil:
 		return fmt.Errorf("%w: there is no such %s: %w", fault.NotFound, b.traits.VolumeWord, refusal)
-	case v.Size >= want && v.Hindered == nil && !v.SizeOpen && (settled || b.traits.ShowsChanges):
+	case v.Size >= want && v.Hindered == nil && (settled || b.traits.ShowsChanges):
 		return nil
 	case v.Hindered != nil:
 		return fmt.Errorf("%w: %w", v.Hindered, refusal)
-	case !settled || v.Changing:
+	case !settled:
 		return fmt.Errorf("%w: %w", fault.Busy, refusal)
 	case attached():
 		return fmt.Errorf("%s does not let it grow while it is attached; scale the workload to zero, wait until the VolumeAttachment is gone: "+

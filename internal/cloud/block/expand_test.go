@@ -26,7 +26,7 @@ func (g *growing) now() *Volume {
 	v := g.vol
 	switch under := time.Now().Before(g.until); {
 	case under:
-		v.Size, v.Changing, v.SizeOpen = 20*cloud.GiB, true, true
+		v.Size, v.Hindered = 20*cloud.GiB, fault.Busy
 	case !g.until.IsZero() && !g.fails:
 		v.Size = 20 * cloud.GiB
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // scene is a cloud with one volume, in which nothing else is under way.
@@ -28,7 +29,9 @@ type scene struct {
 
 func (s *scene) Volume(context.Context, cloud.VolumeID, budget.Priority) (*Volume, error) {
 	v := *s.vol
-	v.Changing, v.SizeOpen = s.grows > 0, s.grows > 0
+	if s.grows > 0 {
+		v.Hindered = fault.Busy
+	}
 	s.grows--
 	return &v, nil
 }

@@ -327,7 +327,7 @@ func (w *world) expandDuringExpand(next cloud.Cloud) {
 	Must(w.T, Repeat(func() error { _, err := next.ExpandVolume(w.Context(), id, size); return err }))
 	pass(2 * long)
 	if vol, err := w.c.GetVolume(w.Context(), id); err != nil || vol.Size != size {
-		w.Errorf("GetVolume shows %s (%v), want %s: the size that a growth showed and took back was believed (block.Volume.SizeOpen)", vol.Size, err, size)
+		w.Errorf("GetVolume shows %s (%v), want %s: the size that a growth showed and took back was believed (block.Volume.Hindered)", vol.Size, err, size)
 	}
 }
 

@@ -67,6 +67,29 @@ func TestWhatARefusedCreateMeans(t *testing.T) {
 	}
 }
 
+// C5, A1: what shows of a volume that cannot be changed now.
+func TestWhatHindersAChange(t *testing.T) {
+	for name, tc := range map[string]struct {
+		v    *volume
+		want error
+	}{
+		"nothing":                           {with(statusActive, 0, false), nil},
+		"nothing, and it is attached":       {with(statusActive, 7, true), nil},
+		"it is being attached":              {with(statusActive, 7, false), fault.Busy},
+		"it is being made":                  {with(statusCreating, 0, false), fault.Busy},
+		"it grows":                          {with(statusResizing, 7, true), fault.Busy},
+		"it is broken":                      {with(statusBroken, 0, false), fault.VolumeDamaged.Explain(fault.Unavailable)},
+		"it is broken and without a device": {with(statusBroken, 7, false), fault.VolumeDamaged.Explain(fault.Unavailable)},
+		"its key is being rotated":          {with(statusRotating, 7, true), fault.Precondition},
+		"its key rotates, it has no device": {with(statusRotating, 7, false), fault.Busy},
+		"a state that is new":               {with("melting", 7, true), fault.Unavailable},
+	} {
+		if got := hindrance(tc.v); fault.Of(got) != fault.Of(tc.want) || fault.ReasonOf(got) != fault.ReasonOf(tc.want) {
+			t.Errorf("%s: the hindrance is %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
 // A9, A11, P5: a list ends what it shows as done; a failure counts when the volume itself shows it.
 func TestWhatEndsAnOperation(t *testing.T) {
 	free, here, there := with(statusActive, 0, false), with(statusActive, 7, true), with(statusActive, 8, true)

@@ -54,14 +54,27 @@ func (r requests) Volume(ctx context.Context, id cloud.VolumeID, p budget.Priori
 	if gone(v) || isSnapshot(v) != r.snapshots || err != nil {
 		return nil, err
 	}
-	state := &block.Volume{Volume: r.c.volumeOf(v), Changing: changing(v), SizeOpen: v.Status != statusActive, Version: stateOf(v)}
-	switch v.Status {
-	case statusBroken:
-		state.Hindered = errBroken(v)
-	case statusRotating:
-		state.Hindered = errRotating
+	return r.c.stateOf(v), nil
+}
+
+// stateOf returns a volume as a block.Volume.
+func (c *Cloud) stateOf(v *volume) *block.Volume {
+	return &block.Volume{Volume: c.volumeOf(v), Hindered: hindrance(v), Version: versionOf(v)}
+}
+
+// hindrance returns why a volume cannot be changed now; nil: it can.
+func hindrance(v *volume) error {
+	switch {
+	case v.Status == statusBroken:
+		return errBroken(v)
+	case changing(v):
+		return fault.Busy
+	case v.Status == statusRotating:
+		return errRotating
+	case v.Status != statusActive:
+		return fmt.Errorf("volume %d is in the state %q: %w", v.ID, v.Status, fault.Unavailable)
 	}
-	return state, nil
+	return nil
 }
 
 // Attach requests an attachment without persistence after the cloud has refused two with it, unless the state shows another reason.

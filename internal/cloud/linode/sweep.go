@@ -102,7 +102,7 @@ func (w *watch) see(all []volume) map[int]time.Duration {
 	seen, ages := map[int]sighting{}, map[int]time.Duration{}
 	for i := range all {
 		v, s := &all[i], w.of[all[i].ID]
-		if state := stateOf(v); s.state != state {
+		if state := versionOf(v); s.state != state {
 			s = sighting{state: state, since: time.Now()}
 		}
 		seen[v.ID], ages[v.ID] = s, time.Since(s.since)
@@ -111,8 +111,8 @@ func (w *watch) see(all []volume) map[int]time.Duration {
 	return ages
 }
 
-// stateOf is all that a call may change of a copy.
-func stateOf(v *volume) string {
+// versionOf is all that a call may change of a copy.
+func versionOf(v *volume) string {
 	var updated time.Time
 	if v.Updated != nil {
 		updated = *v.Updated
@@ -141,7 +141,7 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 			Remove: func(ctx context.Context) (bool, error) {
 				return c.Remove(ctx, block.Removal{ // the list may lag behind, so the volume is read right before
 					ID: volumeID(seen.ID), Name: fmt.Sprintf("remove orphaned copy %d", seen.ID), Priority: budget.List,
-					Only: func(v *block.Volume) bool { return v.Version == stateOf(seen) && !c.clones.Has(seen.Label) },
+					Only: func(v *block.Volume) bool { return v.Version == versionOf(seen) && !c.clones.Has(seen.Label) },
 				})
 			},
 		})

@@ -41,8 +41,10 @@ type Op[S any] struct {
 	Priority budget.Priority
 	Key      string
 	// Lease, if not zero, makes Run read the state and decide before each request, and send the request within this time after
-	// the read or not at all. It is for requests that do not contain the state for which they are meant.
-	Lease time.Duration
+	// the read or not at all. It is for requests that do not contain the state for which they are meant. Settle: before that read
+	// Run waits until no operation of the object is running, because the state does not show one.
+	Lease  time.Duration
+	Settle bool
 
 	// Submit sends exactly one request. It returns the id of the operation that the cloud begins, or "" if the change is complete
 	// with the answer, and the object as the answer shows it.

@@ -150,7 +150,8 @@ func (f *inflight[S]) perform() (answer S, err error) {
 	unexplained, began := 0, time.Now()
 	for attempt := 0; ; attempt++ {
 		if f.op.Lease > 0 {
-			if answer, err = f.check(); fault.Of(err) != fault.Busy {
+			var send bool
+			if answer, send, err = f.check(); !send {
 				return answer, err
 			}
 		}
@@ -199,14 +200,19 @@ func (f *inflight[S]) rest(attempt int, began time.Time) error {
 	return wait.Sleep(f.write.ctx, max(f.r.cfg.Busy.Pause(attempt+1), time.Since(began)/ageShare))
 }
 
-// check reads and decides before a request with a Lease.
-func (f *inflight[S]) check() (S, error) {
-	state, err := f.op.State(f.write.ctx)
-	if err != nil {
-		return state, err
+// check reads and decides before a request with a Lease. send: the request should be sent.
+func (f *inflight[S]) check() (state S, send bool, err error) {
+	if f.op.Settle {
+		if _, err = f.r.settle(f.write.ctx, f.op.Object, f.op.Related); err != nil {
+			return state, false, err
+		}
+	}
+	if state, err = f.op.State(f.write.ctx); err != nil {
+		return state, false, err
 	}
 	f.write.Before = time.Now().Add(f.op.Lease) // the answer has arrived: a slow API delays, and never prevents
-	return state, f.op.Decide(state, false, nil)
+	err = f.op.Decide(state, f.op.Settle, nil)
+	return state, fault.Of(err) == fault.Busy, err
 }
 
 // explain returns what a refusal means, and for how many operations it waited. fault.Busy: send the request again.
