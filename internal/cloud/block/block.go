@@ -64,6 +64,8 @@ type API interface {
 	// Volume reads a volume, and Machine a machine; nil: it does not exist or is being deleted.
 	Volume(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*Volume, error)
 	Machine(ctx context.Context, id cloud.NodeID) (*Machine, error)
+	// Find finds the volume of a request by the cloud's name for it; see the function Find.
+	Find(ctx context.Context, request string) (*Volume, error)
 
 	// Attach also returns how the machine identifies the disk. Its error is fault.Exhausted only at the machine's attach limit.
 	Attach(ctx context.Context, w *ops.Write, id cloud.VolumeID, to cloud.NodeID) (device cloud.Device, operation string, err error)
@@ -137,6 +139,30 @@ func (b *Verbs) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume,
 	v, err := b.Get(ctx, id)
 	if err != nil {
 		return cloud.Volume{}, err
+	}
+	return v.Volume, nil
+}
+
+// FindVolume returns the volume of a request when none of its operations is running. Until then its size may be that of a growth that
+// fails (failure C5).
+func (b *Verbs) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
+	ctx, cancel := b.ops.Bounded(ctx)
+	defer cancel()
+	found, err := b.api.Find(ctx, name)
+	if err != nil {
+		return cloud.Volume{}, err
+	}
+	v, doing := found, fmt.Sprintf("find volume %q: %s was found", name, b.VolumeKey(found.ID))
+	if v.busy() || !b.traits.ShowsChanges {
+		v, err = b.settled(ctx, v.ID, budget.Read)
+	}
+	switch {
+	case err != nil:
+		return cloud.Volume{}, fmt.Errorf("%s, and is changing: %w: %w", doing, fault.Unavailable, err)
+	case v == nil:
+		return cloud.Volume{}, fmt.Errorf("%s, and is gone: %w", doing, fault.Unavailable)
+	case v.Hindered != nil:
+		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, v.Hindered)
 	}
 	return v.Volume, nil
 }

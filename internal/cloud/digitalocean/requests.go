@@ -48,7 +48,21 @@ func (r requests) Volume(ctx context.Context, id cloud.VolumeID, p budget.Priori
 	if v == nil || err != nil {
 		return nil, err
 	}
-	return &block.Volume{Volume: volumeOf(v)}, nil
+	return stateOf(v), nil
+}
+
+// stateOf returns a volume as a block.Volume.
+func stateOf(v *volume) *block.Volume { return &block.Volume{Volume: volumeOf(v)} }
+
+// Find looks in all regions. Of two volumes in different ones it returns the older one.
+func (r requests) Find(ctx context.Context, request string) (*block.Volume, error) {
+	same, err := r.c.named(ctx, r.c.cloudName(request))
+	if err != nil {
+		return nil, err
+	}
+	v, err := block.Find(request, same, func(v volume) bool { return r.c.madeFor(request, &v) },
+		func(v volume) string { return "volume " + v.ID + " (see its description)" })
+	return stateOf(&v), err
 }
 
 func (r requests) Machine(ctx context.Context, id cloud.NodeID) (*block.Machine, error) {

@@ -12,7 +12,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
@@ -66,35 +65,10 @@ func (c *Cloud) volumePage(ctx context.Context) (map[cloud.VolumeID]*block.Volum
 	}
 	found := make(map[cloud.VolumeID]*block.Volume, len(list))
 	for i := range list {
-		found[cloud.VolumeID(list[i].ID)] = &block.Volume{Volume: volumeOf(&list[i])}
+		found[cloud.VolumeID(list[i].ID)] = stateOf(&list[i])
 		c.names.Put(cloud.VolumeID(list[i].ID), list[i].Name)
 	}
 	return found, nil
-}
-
-// FindVolume returns the volume of a request. Of two in different regions it is the older one.
-func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
-	same, err := c.named(ctx, c.cloudName(name))
-	if err != nil {
-		return cloud.Volume{}, err
-	}
-	found, err := block.Find(name, same, func(v volume) bool { return c.madeFor(name, &v) },
-		func(v volume) string { return "volume " + v.ID + " (see its description)" })
-	if err != nil {
-		return cloud.Volume{}, err
-	}
-	ctx, cancel := c.ops.Bounded(ctx)
-	defer cancel()
-	// While an operation is running, the size may be that of a growth that fails (failure C5).
-	id := cloud.VolumeID(found.ID)
-	vol, err := ops.Settle(ctx, c.ops, c.VolumeKey(id), func(ctx context.Context) (*volume, error) { return c.findVolume(ctx, id, budget.Read) })
-	switch {
-	case err != nil:
-		return cloud.Volume{}, fmt.Errorf("find volume %q: %w", name, err)
-	case vol == nil:
-		return cloud.Volume{}, fmt.Errorf("find volume %q: volume %s was found, and is gone: %w", name, id, fault.Unavailable)
-	}
-	return volumeOf(vol), nil
 }
 
 // named returns the volumes with exactly this name in all regions, oldest first.

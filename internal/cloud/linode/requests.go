@@ -77,6 +77,17 @@ func hindrance(v *volume) error {
 	return nil
 }
 
+func (r requests) Find(ctx context.Context, request string) (*block.Volume, error) {
+	same, err := r.c.labelled(ctx, r.c.labelOf(request))
+	if err != nil {
+		return nil, err
+	}
+	same = slices.DeleteFunc(same, func(v volume) bool { return gone(&v) })
+	v, err := block.Find(request, same, func(v volume) bool { return r.c.madeFor(request, &v) },
+		func(v volume) string { return fmt.Sprintf("volume %d (see its tags)", v.ID) })
+	return r.c.stateOf(&v), err
+}
+
 // Attach requests an attachment without persistence after the cloud has refused two with it, unless the state shows another reason.
 func (r requests) Attach(ctx context.Context, w *ops.Write, id cloud.VolumeID, to cloud.NodeID) (cloud.Device, string, error) {
 	c, onto := r.c, api.Number(to)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
@@ -44,36 +43,6 @@ func (c *Cloud) findVolume(ctx context.Context, id int, p budget.Priority) (*vol
 		return nil, nil //nolint:nilnil // "there is none" is an answer here, and every caller asks for it
 	}
 	return v, err
-}
-
-// FindVolume returns the volume of a request when it is active.
-func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
-	doing := fmt.Sprintf("find volume %q", name)
-	ctx, cancel := c.ops.Bounded(ctx)
-	defer cancel()
-	same, err := c.labelled(ctx, c.labelOf(name))
-	if err != nil {
-		return cloud.Volume{}, err
-	}
-	same = slices.DeleteFunc(same, func(v volume) bool { return gone(&v) })
-	found, err := block.Find(name, same, func(v volume) bool { return c.madeFor(name, &v) },
-		func(v volume) string { return fmt.Sprintf("volume %d (see its tags)", v.ID) })
-	if err != nil {
-		return cloud.Volume{}, err
-	}
-	v := &found
-	if v.Status != statusActive {
-		if v, err = c.settled(ctx, v.ID); err != nil {
-			return cloud.Volume{}, fmt.Errorf("%s: %w", doing, err)
-		}
-	}
-	switch {
-	case gone(v):
-		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, fault.NotFound)
-	case v.Status == statusBroken:
-		return cloud.Volume{}, fmt.Errorf("%s: %w", doing, errBroken(v))
-	}
-	return c.volumeOf(v), nil
 }
 
 // settled reads a volume when none of its operations is running; nil: there is none.

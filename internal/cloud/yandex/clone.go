@@ -41,17 +41,15 @@ func (c *Cloud) clone(ctx context.Context, req cloud.CreateVolumeRequest, body *
 
 // nameIsFree returns fault.Conflict if a disk has the request's name already, which may be the finished clone.
 func (c *Cloud) nameIsFree(ctx context.Context, req cloud.CreateVolumeRequest) error {
-	same, err := c.disksNamed(ctx, c.cloudName(req.Name))
-	if err != nil || len(same) == 0 {
+	found, err := c.FindVolume(ctx, req.Name)
+	switch {
+	case fault.Of(err) == fault.NotFound:
+		return nil
+	case err != nil:
 		return err
 	}
-	if ours := c.disksFor(req.Name, same); len(ours) > 0 {
-		if _, err := c.whenReady(ctx, ours[0]); err != nil {
-			return err
-		}
-		c.clones.DropFor(ctx, req) // an earlier call may have ended before it came to that
-	}
-	return fmt.Errorf("disk %s has the name %s: %w", same[0].GetId(), same[0].GetName(), fault.Conflict)
+	c.clones.DropFor(ctx, req) // an earlier call may have ended before it came to that
+	return fmt.Errorf("disk %s has the name %s: %w", found.ID, found.Name, fault.Conflict)
 }
 
 // makeTemporary creates the temporary snapshot of a clone.

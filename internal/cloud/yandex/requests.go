@@ -54,13 +54,32 @@ func (r requests) Volume(ctx context.Context, id cloud.VolumeID, p budget.Priori
 	if d == nil || err != nil {
 		return nil, err
 	}
-	v := &block.Volume{Volume: r.c.volumeOf(d), Fit: func(size cloud.Bytes) (cloud.Bytes, error) {
+	return r.c.stateOf(d), nil
+}
+
+// stateOf returns a disk as a block.Volume.
+func (c *Cloud) stateOf(d *compute.Disk) *block.Volume {
+	v := &block.Volume{Volume: c.volumeOf(d), Fit: func(size cloud.Bytes) (cloud.Bytes, error) {
 		return fitted(size, 0, d.GetTypeId(), cloud.Bytes(d.GetBlockSize()))
 	}}
 	if d.GetStatus() != compute.Disk_READY {
 		v.Hindered = notReady(d)
 	}
-	return v, nil
+	return v
+}
+
+// Find leaves several disks of a request to the operator, because each may have been returned before.
+func (r requests) Find(ctx context.Context, request string) (*block.Volume, error) {
+	same, err := r.c.disksNamed(ctx, r.c.cloudName(request))
+	if err != nil {
+		return nil, err
+	}
+	if ours := r.c.disksFor(request, same); len(ours) > 1 {
+		return nil, fmt.Errorf("find volume %q: %w", request, errDuplicates(ours))
+	}
+	d, err := block.Find(request, same, func(d *compute.Disk) bool { return r.c.owner.MadeFor(request, d.GetLabels()) },
+		func(d *compute.Disk) string { return "disk " + d.GetId() + " (see its labels)" })
+	return r.c.stateOf(d), err
 }
 
 func (r requests) Machine(ctx context.Context, id cloud.NodeID) (*block.Machine, error) {

@@ -10,48 +10,11 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
-
-// FindVolume returns the disk of a request when it is READY. Several disks are left to the operator, because each may have been returned
-// before, and so is a disk in ERROR, because it may hold data.
-func (c *Cloud) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
-	same, err := c.disksNamed(ctx, c.cloudName(name))
-	if err != nil {
-		return cloud.Volume{}, err
-	}
-	if ours := c.disksFor(name, same); len(ours) > 1 {
-		return cloud.Volume{}, fmt.Errorf("find volume %q: %w", name, errDuplicates(ours))
-	}
-	d, err := block.Find(name, same, func(d *compute.Disk) bool { return c.owner.MadeFor(name, d.GetLabels()) },
-		func(d *compute.Disk) string { return "disk " + d.GetId() + " (see its labels)" })
-	if err != nil {
-		return cloud.Volume{}, err
-	}
-	return c.whenReady(ctx, d)
-}
-
-// whenReady waits until no operation of a disk is running, and returns the disk if it can be attached. Until then its size may be that
-// of a growth that fails (failure C5).
-func (c *Cloud) whenReady(ctx context.Context, found *compute.Disk) (cloud.Volume, error) {
-	ctx, cancel := c.ops.Bounded(ctx)
-	defer cancel()
-	id := idOf(found)
-	d, err := ops.Settle(ctx, c.ops, diskKey(id), func(ctx context.Context) (*compute.Disk, error) { return c.findDisk(ctx, id, budget.Read) })
-	switch {
-	case err != nil:
-		return cloud.Volume{}, fmt.Errorf("disk %s was found, and is changing: %w: %w", id, fault.Unavailable, err)
-	case d == nil:
-		return cloud.Volume{}, fmt.Errorf("disk %s was found, and is gone: %w", id, fault.Unavailable)
-	case d.GetStatus() != compute.Disk_READY:
-		return cloud.Volume{}, notReady(d)
-	}
-	return c.volumeOf(d), nil
-}
 
 // notReady returns the error for a disk that cannot be attached.
 func notReady(d *compute.Disk) error {

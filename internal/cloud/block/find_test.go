@@ -1,0 +1,88 @@
+package block
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// finding is a cloud that finds its volume, and counts reads.
+type finding struct {
+	growing
+
+	found       *Volume
+	why         error
+	gone        bool
+	read, asked int
+}
+
+func (f *finding) Find(context.Context, string) (*Volume, error) { return f.found, f.why }
+
+func (f *finding) Volume(context.Context, cloud.VolumeID, budget.Priority) (*Volume, error) {
+	f.read++
+	if f.gone {
+		return nil, nil //nolint:nilnil // "there is none" is an answer here
+	}
+	return f.now(), nil
+}
+
+func (f *finding) Running(ctx context.Context, object string) ([]ops.Operation, error) {
+	f.asked++
+	return f.growing.Running(ctx, object)
+}
+
+// C5: a volume is found when nothing is under way with it, and costs no read if it shows that.
+func TestAVolumeIsFoundWhenItIsReady(t *testing.T) {
+	for name, tc := range map[string]struct {
+		shows bool
+		grows time.Duration
+		edit  func(f *finding)
+		want  error
+		reads int // of the volume
+		asks  int // for its operations
+	}{
+		"a volume that shows that nothing runs": {shows: true},
+		"a volume that shows that it grows":     {shows: true, grows: 5 * time.Second, reads: 1, asks: 1},
+		"nothing runs, and it does not show":    {reads: 1, asks: 1},
+		"a growth runs, and it does not show":   {grows: 5 * time.Second, reads: 1, asks: 1},
+		"the read fails":                        {edit: func(f *finding) { f.why = fault.NotFound }, want: fault.NotFound},
+		"it is gone meanwhile":                  {edit: func(f *finding) { f.gone = true }, want: fault.Unavailable, reads: 1, asks: 1},
+		"it is broken":                          {shows: true, edit: func(f *finding) { hindered(f.found) }, want: errDamaged},
+		"it is broken in the end":               {edit: func(f *finding) { f.vol = *with(at(), hindered) }, want: errDamaged, reads: 1, asks: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &finding{growing: growing{vol: *at(), fails: true}}
+				if tc.grows > 0 {
+					f.until = time.Now().Add(tc.grows)
+				}
+				f.found = f.now()
+				if tc.edit != nil {
+					tc.edit(f)
+				}
+				runner := ops.New(t.Context(), ops.Config{Tracker: f})
+				b := New(Traits{VolumeWord: "volume", ShowsChanges: tc.shows}, f, runner, nil)
+				began := time.Now()
+				vol, err := b.FindVolume(t.Context(), "a")
+				if fault.Of(err) != fault.Of(tc.want) || fault.ReasonOf(err) != fault.ReasonOf(tc.want) {
+					t.Errorf("FindVolume = %v, want %v", err, tc.want)
+				}
+				if err == nil && (vol.Size != 10*cloud.GiB || time.Since(began) < tc.grows) {
+					t.Errorf("FindVolume found it with %s after %s, want 10 GiB after the failed growth", vol.Size, time.Since(began))
+				}
+				if f.read != tc.reads || f.asked != tc.asks {
+					t.Errorf("it was read %d times and its operations %d times, want %d and %d", f.read, f.asked, tc.reads, tc.asks)
+				}
+				if err := runner.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
