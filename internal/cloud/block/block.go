@@ -1,5 +1,5 @@
-// Package block implements attach, detach, growth and deletion once for all clouds that attach volumes to machines: which changes are
-// safe does not depend on the cloud. A backend describes its cloud (Traits) and sends the requests (API). This package decides when
+// Package block implements attach, detach, growth, deletion and find once for all clouds that attach volumes to machines: which changes
+// are safe does not depend on the cloud. A backend describes its cloud (Traits) and sends the requests (API). This package decides when
 // they are sent and what a refusal means, and package ops runs the changes.
 package block
 
@@ -58,8 +58,8 @@ type Disk struct {
 	Boot, ReadOnly bool
 }
 
-// API has the requests of a cloud. Each method sends one request. A change returns the id of the operation that it begins, or "" if it
-// is complete with the answer.
+// API has the requests of a cloud. Each method but Find sends one request. A change returns the id of the operation that it begins, or
+// "" if it is complete with the answer.
 type API interface {
 	// Volume reads a volume, and Machine a machine; nil: it does not exist or is being deleted.
 	Volume(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*Volume, error)

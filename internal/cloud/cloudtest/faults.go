@@ -340,7 +340,7 @@ func (w *world) findDuringExpand(next cloud.Cloud) {
 	Must(w.T, Repeat(func() error {
 		vol, err := next.FindVolume(w.Context(), "a")
 		if err == nil && vol.Size != size {
-			w.Errorf("FindVolume shows %s while it grows, want %s: it has to wait until nothing is under way (ops.Settle)", vol.Size, size)
+			w.Errorf("FindVolume shows %s while it grows, want %s: it has to wait until nothing is under way (Tracker.Running)", vol.Size, size)
 		}
 		return err
 	}))
