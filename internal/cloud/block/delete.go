@@ -26,6 +26,18 @@ func (b *Verbs) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 	return err
 }
 
+// TakeBack deletes by its id what a failed create has left, and returns the cause; fault.Uncertain if the deletion fails. If the outcome of
+// the create is unknown, it deletes nothing, because the volume may still become whole and be found.
+func (b *Verbs) TakeBack(ctx context.Context, id cloud.VolumeID, why error) error {
+	if fault.Of(why) == fault.Uncertain {
+		return why
+	}
+	if err := b.DeleteVolume(ctx, id); err != nil {
+		return fmt.Errorf("%w: %s is left: %w: %w", fault.Uncertain, b.VolumeKey(id), err, why)
+	}
+	return why
+}
+
 // Removal is the deletion of one volume.
 type Removal struct {
 	// Name is the prefix of errors. Removals with the same name are the same change.

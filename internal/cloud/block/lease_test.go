@@ -92,3 +92,34 @@ func TestALeaseWhereVolumesDoNotShowChanges(t *testing.T) {
 		})
 	}
 }
+
+// C1: what a failed create has left is deleted, and nothing that may still become whole.
+func TestWhatAFailedCreateHasLeft(t *testing.T) {
+	for name, tc := range map[string]struct {
+		attached  bool
+		why, want error
+		deleted   int
+	}{
+		"it is deleted":              {false, fault.OutOfRange, fault.OutOfRange, 1},
+		"it cannot be deleted":       {true, fault.OutOfRange, fault.Uncertain, 0},
+		"the outcome is not known":   {false, fault.Uncertain, fault.Uncertain, 0},
+		"it failed without a reason": {false, fault.Unavailable, fault.Unavailable, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &landing{detached: 1}
+				if tc.attached {
+					l.detached = 0
+				}
+				runner := ops.New(t.Context(), ops.Config{Tracker: l})
+				b := New(Traits{VolumeWord: "volume", VolumeID: func(cloud.VolumeID) bool { return true }, Lease: time.Second}, l, runner, nil)
+				if err := b.TakeBack(t.Context(), "v", tc.why); fault.Of(err) != fault.Of(tc.want) || l.deleted != tc.deleted {
+					t.Errorf("TakeBack = %v after %d deletions, want %v after %d", err, l.deleted, tc.want, tc.deleted)
+				}
+				if err := runner.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

@@ -1,7 +1,7 @@
 // Package digitalocean keeps volumes in DigitalOcean: block storage volumes, which are bound to a
 // region and attached to droplets of that region.
 //
-// The cloud's facts and requests are in requests.go; package block has attach, detach, growth and deletion, and package ops runs the
+// The cloud's facts and requests are in requests.go; package block has attach, detach, growth, deletion and find, and package ops runs the
 // changes.
 package digitalocean
 

@@ -161,11 +161,8 @@ func (c *Cloud) serves(ctx context.Context, body godo.VolumeCreateRequest, zone 
 // because another controller may have found it by its name; the outcome is uncertain, and a repeat continues here.
 func (c *Cloud) fit(ctx context.Context, req cloud.CreateVolumeRequest, made cloud.Volume) (cloud.Volume, error) {
 	if req.Limit > 0 && made.Size > req.Limit { // it fits no controller's request
-		err := fmt.Errorf("create volume %q: its source makes it %s, more than the limit %s: %w", req.Name, made.Size, req.Limit, fault.OutOfRange)
-		if failed := c.DeleteVolume(ctx, made.ID); failed != nil {
-			return cloud.Volume{}, fmt.Errorf("%w: volume %s is left: %w: %w", fault.Uncertain, made.ID, failed, err)
-		}
-		return cloud.Volume{}, err
+		return cloud.Volume{}, c.TakeBack(ctx, made.ID,
+			fmt.Errorf("create volume %q: its source makes it %s, more than the limit %s: %w", req.Name, made.Size, req.Limit, fault.OutOfRange))
 	}
 	if made.Size >= req.Size {
 		return made, nil

@@ -1,7 +1,7 @@
 // Package linode keeps volumes in Linode (Akamai): block storage volumes, which are bound to a region and
 // attached to Linodes of that region.
 //
-// The cloud's facts and requests are in requests.go; package block has attach, detach, growth and deletion, and package ops runs the
+// The cloud's facts and requests are in requests.go; package block has attach, detach, growth, deletion and find, and package ops runs the
 // changes. A change shows in the volume itself: in its status, and for an attachment in the Linode's id and a device that is ready.
 package linode
 

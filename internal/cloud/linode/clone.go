@@ -111,7 +111,7 @@ func (c *Cloud) copyOf(ctx context.Context, p copying, source *volume, label str
 	case gone(v):
 		return nil, errSwept(id)
 	case v.Status == statusBroken:
-		return nil, c.takeBack(ctx, id, errBroken(v))
+		return nil, c.TakeBack(ctx, volumeID(id), errBroken(v))
 	}
 	return v, nil
 }
@@ -148,7 +148,7 @@ func (c *Cloud) sendClone(ctx context.Context, source *volume, label string, det
 	}
 	state, err := ops.Run(ctx, c.ops, op)
 	if broken := (*brokenError)(nil); errors.As(err, &broken) {
-		return nil, c.takeBack(ctx, broken.id, err)
+		return nil, c.TakeBack(ctx, volumeID(broken.id), err)
 	}
 	return state.made, err
 }
@@ -232,5 +232,5 @@ func (c *Cloud) finish(ctx context.Context, id int, body newVolume) (*volume, er
 	case same[0].ID == id:
 		return nil, err // another controller was quicker
 	}
-	return nil, c.takeBack(ctx, id, err)
+	return nil, c.TakeBack(ctx, volumeID(id), err)
 }

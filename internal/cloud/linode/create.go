@@ -124,7 +124,7 @@ func (c *Cloud) create(ctx context.Context, body newVolume) (*volume, error) {
 		Decide: func(state creation, _ bool, refusal error) error { return decideCreate(state, body, refusal) },
 	})
 	if broken := (*brokenError)(nil); errors.As(err, &broken) {
-		return nil, c.takeBack(ctx, broken.id, err)
+		return nil, c.TakeBack(ctx, volumeID(broken.id), err)
 	}
 	return state.made, err
 }
@@ -148,14 +148,6 @@ func decideCreate(state creation, body newVolume, refusal error) error {
 	default:
 		return refusal
 	}
-}
-
-// takeBack deletes by its id what this call has created, and returns the cause; fault.Uncertain if the delete fails.
-func (c *Cloud) takeBack(ctx context.Context, id int, why error) error {
-	if err := c.DeleteVolume(ctx, volumeID(id)); err != nil {
-		return fmt.Errorf("%w: volume %d is left: %w: %w", fault.Uncertain, id, err, why)
-	}
-	return why
 }
 
 // labelIsFree returns fault.Conflict if a volume has the label.

@@ -1,7 +1,7 @@
 // Package yandex keeps volumes in Yandex Cloud: disks of one folder, which are bound to a zone and
 // attached to instances of that zone.
 //
-// The cloud's facts and requests are in requests.go; package block has attach, detach, growth and deletion, and package ops runs the
+// The cloud's facts and requests are in requests.go; package block has attach, detach, growth, deletion and find, and package ops runs the
 // changes.
 package yandex
 

@@ -244,8 +244,5 @@ func (c *Cloud) discardDisk(ctx context.Context, d *compute.Disk, why error) err
 	case d.GetStatus() == compute.Disk_READY || len(d.GetInstanceIds()) > 0:
 		return fmt.Errorf("%w: disk %s is there all the same: %w", fault.Uncertain, d.GetId(), why)
 	}
-	if err := c.DeleteVolume(ctx, idOf(d)); err != nil {
-		return fmt.Errorf("%w: disk %s is left: %w: %w", fault.Uncertain, d.GetId(), err, why)
-	}
-	return why
+	return c.TakeBack(ctx, idOf(d), why)
 }
