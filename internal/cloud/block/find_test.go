@@ -58,7 +58,7 @@ func TestAVolumeIsFoundWhenItIsReady(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &finding{growing: growing{vol: *at(), fails: true}}
+				f := &finding{growing: growing{vol: *at(), fails: true, shows: tc.shows}}
 				if tc.grows > 0 {
 					f.until = time.Now().Add(tc.grows)
 				}
