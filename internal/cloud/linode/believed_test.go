@@ -1,6 +1,7 @@
 package linode_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -41,6 +42,17 @@ func TestAListOfNullIsUnavailable(t *testing.T) {
 		want(t, err, fault.Unavailable)
 		_, err = c.FindVolume(t.Context(), "a")
 		want(t, err, fault.Unavailable)
+	}
+}
+
+// C1: a volume that is being deleted has its label until it is gone, and is not found.
+func TestAVolumeThatIsBeingDeletedIsNotFound(t *testing.T) {
+	account := start(t, emulator.Options{})
+	label := volume(t, open(t, account), "ab").Name
+	for status, kind := range map[string]fault.Kind{"active": fault.Conflict, "deleting": fault.NotFound} {
+		body := fmt.Sprintf(`{"data":[{"id":45,"label":%q,"status":%q}],"page":1,"pages":1,"results":1}`, label, status)
+		_, err := open(t, account, answering("GET", 200, "application/json", body)).FindVolume(t.Context(), "ab")
+		want(t, err, kind)
 	}
 }
 
