@@ -38,8 +38,8 @@ func (b *Verbs) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 		return cloud.Device{}, fmt.Errorf("attach %s to %.80q: %w: no %s has such an id", b.VolumeKey(id), node, fault.NotFound, b.traits.MachineWord)
 	}
 	at, err := ops.Run(ctx, b.ops, ops.Op[place]{
-		Name: fmt.Sprintf("attach %s to %s", b.VolumeKey(id), b.MachineKey(node)), Kind: "attach",
-		Object: b.VolumeKey(id), Machine: b.MachineKey(node), Related: b.related(node), Priority: budget.Attach,
+		Name: fmt.Sprintf("attach %s to %s", b.VolumeKey(id), b.machineKey(node)), Kind: "attach",
+		Object: b.VolumeKey(id), Machine: b.machineKey(node), Related: b.related(node), Priority: budget.Attach,
 		Submit: func(ctx context.Context, w *ops.Write) (place, string, error) {
 			device, operation, err := b.api.Attach(ctx, w, id, node)
 			return place{device: device}, operation, err
@@ -83,7 +83,7 @@ func (b *Verbs) decideAttach(at place, node cloud.NodeID, settled bool, refusal 
 		return b.decideAttached(at, refusal)
 	case len(v.AttachedTo) > 0:
 		return fmt.Errorf("it is attached to %s; it can be attached here when it is detached there: %w: %w",
-			b.MachineKey(v.AttachedTo[0]), fault.AttachedElsewhere, refusal)
+			b.machineKey(v.AttachedTo[0]), fault.AttachedElsewhere, refusal)
 	case v.Hindered != nil:
 		return fmt.Errorf("%w: %w", v.Hindered, refusal)
 	case m == nil:
@@ -165,8 +165,8 @@ func (b *Verbs) detachAll(ctx context.Context, id cloud.VolumeID) error {
 
 func (b *Verbs) detach(ctx context.Context, id cloud.VolumeID, from cloud.NodeID) error {
 	_, err := ops.Run(ctx, b.ops, ops.Op[place]{
-		Name: fmt.Sprintf("detach %s from %s", b.VolumeKey(id), b.MachineKey(from)), Kind: "detach",
-		Object: b.VolumeKey(id), Machine: b.MachineKey(from), Related: b.related(from), Priority: budget.Detach,
+		Name: fmt.Sprintf("detach %s from %s", b.VolumeKey(id), b.machineKey(from)), Kind: "detach",
+		Object: b.VolumeKey(id), Machine: b.machineKey(from), Related: b.related(from), Priority: budget.Detach,
 		Lease: b.traits.Lease, Settle: !b.traits.ShowsChanges,
 		Submit: func(ctx context.Context, w *ops.Write) (place, string, error) {
 			operation, err := b.api.Detach(ctx, w, id, from)

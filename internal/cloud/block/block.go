@@ -175,15 +175,15 @@ func (b *Verbs) noSuchID(doing string, id cloud.VolumeID) error {
 // VolumeKey returns the name of a volume in ops and in errors.
 func (b *Verbs) VolumeKey(id cloud.VolumeID) string { return b.traits.VolumeWord + " " + string(id) }
 
-// MachineKey returns the name of a machine in ops and in errors.
-func (b *Verbs) MachineKey(id cloud.NodeID) string { return b.traits.MachineWord + " " + string(id) }
+// machineKey returns the name of a machine in ops and in errors.
+func (b *Verbs) machineKey(id cloud.NodeID) string { return b.traits.MachineWord + " " + string(id) }
 
 // related returns the machine for ops.Op.Related, if its operations include those of its volumes.
 func (b *Verbs) related(id cloud.NodeID) string {
 	if !b.traits.MachineHasDisks {
 		return ""
 	}
-	return b.MachineKey(id)
+	return b.machineKey(id)
 }
 
 // settled reads a volume when none of its operations is running; nil: there is none.

@@ -92,7 +92,7 @@ func (b *Verbs) decideDelete(rest remainder, settled bool, refusal error) error 
 	case v == nil:
 		return nil
 	case len(v.AttachedTo) > 0 && (settled || refusal == nil):
-		return because(fmt.Errorf("it is attached to %s; it can be deleted when it is detached: %w", b.MachineKey(v.AttachedTo[0]), fault.VolumeInUse))
+		return because(fmt.Errorf("it is attached to %s; it can be deleted when it is detached: %w", b.machineKey(v.AttachedTo[0]), fault.VolumeInUse))
 	case rest.locks != "":
 		return because(fmt.Errorf("it has the lock %s, which has to be removed first: %w", rest.locks, fault.VolumeInUse))
 	case refusal != nil && fault.Of(v.Hindered) == fault.Precondition:

@@ -86,7 +86,7 @@ func (b *Verbs) resize(ctx context.Context, name string, v *Volume, want cloud.B
 	if len(v.AttachedTo) > 0 {
 		op.Related = b.related(v.AttachedTo[0])
 		if b.traits.GrowsOnMachine {
-			op.Machine = b.MachineKey(v.AttachedTo[0])
+			op.Machine = b.machineKey(v.AttachedTo[0])
 		}
 	}
 	_, err := ops.Run(ctx, b.ops, op)
@@ -111,7 +111,7 @@ func (b *Verbs) decideResize(v *Volume, want cloud.Bytes, settled bool, refusal 
 	case attached():
 		return fmt.Errorf("%s does not let it grow while it is attached; scale the workload to zero, wait until the VolumeAttachment is gone: "+
 			"the %s grows with the next attempt, within a minute or two; then scale up: %w: %w",
-			b.MachineKey(v.AttachedTo[0]), b.traits.VolumeWord, fault.GrowDetach, refusal)
+			b.machineKey(v.AttachedTo[0]), b.traits.VolumeWord, fault.GrowDetach, refusal)
 	}
 	switch fault.Of(refusal) {
 	case fault.OutOfRange, fault.Exhausted: // a size that cannot be, or a quota

@@ -148,7 +148,7 @@ func TestAGrowthWaitsForOperationsOfItsMachine(t *testing.T) {
 		if _, err := b.ExpandVolume(t.Context(), "v", 20*cloud.GiB); err != nil {
 			t.Error(err)
 		}
-		if !slices.Contains(s.asked, b.VolumeKey("v")) || !slices.Contains(s.asked, b.MachineKey("m")) {
+		if !slices.Contains(s.asked, b.VolumeKey("v")) || !slices.Contains(s.asked, b.machineKey("m")) {
 			t.Errorf("the operations of %q were read, want those of the volume and of its machine", s.asked)
 		}
 	})

@@ -34,7 +34,7 @@ var traits = block.Traits{
 func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
 	if traits.VolumeID(id) && traits.MachineID(node) { // else it is refused at once
 		if _, err := c.nameOf(ctx, id); err != nil {
-			return cloud.Device{}, fmt.Errorf("attach %s to %s: %w", c.VolumeKey(id), c.MachineKey(node), err)
+			return cloud.Device{}, fmt.Errorf("attach %s to droplet %s: %w", c.VolumeKey(id), node, err)
 		}
 	}
 	return c.Verbs.Attach(ctx, id, node)
