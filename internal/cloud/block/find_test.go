@@ -19,6 +19,7 @@ type finding struct {
 	found       *Volume
 	why         error
 	gone        bool
+	unread      error // the answer to a read of the volume
 	read, asked int
 }
 
@@ -26,6 +27,9 @@ func (f *finding) Find(context.Context, string) (*Volume, error) { return f.foun
 
 func (f *finding) Volume(context.Context, cloud.VolumeID, budget.Priority) (*Volume, error) {
 	f.read++
+	if f.unread != nil {
+		return nil, f.unread
+	}
 	if f.gone {
 		return nil, nil //nolint:nilnil // "there is none" is an answer here
 	}
@@ -53,8 +57,10 @@ func TestAVolumeIsFoundWhenItIsReady(t *testing.T) {
 		"a growth runs, and it does not show":   {grows: 5 * time.Second, reads: 1, asks: 1},
 		"the read fails":                        {edit: func(f *finding) { f.why = fault.NotFound }, want: fault.NotFound},
 		"it is gone meanwhile":                  {edit: func(f *finding) { f.gone = true }, want: fault.Unavailable, reads: 1, asks: 1},
-		"it is broken":                          {shows: true, edit: func(f *finding) { hindered(f.found) }, want: errDamaged},
-		"it is broken in the end":               {edit: func(f *finding) { f.vol = *with(at(), hindered) }, want: errDamaged, reads: 1, asks: 1},
+		// A final code would end the creation in the external-provisioner, and the volume would stay.
+		"the second read is denied": {edit: func(f *finding) { f.unread = fault.Denied }, want: fault.Unavailable, reads: 1, asks: 1},
+		"it is broken":              {shows: true, edit: func(f *finding) { hindered(f.found) }, want: errDamaged},
+		"it is broken in the end":   {edit: func(f *finding) { f.vol = *with(at(), hindered) }, want: errDamaged, reads: 1, asks: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
