@@ -2,13 +2,11 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
@@ -66,9 +64,9 @@ func TestItSaysWhomItAsks(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			defer cancel()
 			var log drivertest.Log
+			ctx, cancel := log.Until(t.Context(), tc.want)
+			defer cancel()
 			args := append([]string{"--cloud=yandex", "--cluster-id=a", "--metadata-endpoint=http://127.0.0.1:1", "--endpoint=" + drivertest.Endpoint(t)}, tc.args...)
 			if err := run(ctx, args, noEnvironment, &bytes.Buffer{}, &log); err == nil {
 				t.Error("run without a metadata service = nil")

@@ -2,12 +2,10 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
@@ -47,9 +45,9 @@ func TestAMissingKubeletFolderIsAWarning(t *testing.T) {
 
 // TestItSaysWhomItAsks: a program that waits for the metadata service logs that.
 func TestItSaysWhomItAsks(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer time.AfterFunc(200*time.Millisecond, cancel).Stop()
 	var log drivertest.Log
+	ctx, cancel := log.Until(t.Context(), "asking the metadata service")
+	defer cancel()
 	args := []string{"--cloud=yandex", "--metadata-endpoint=http://127.0.0.1:1", "--endpoint=" + drivertest.Endpoint(t)}
 	if err := run(ctx, args, fakePath(t, everyTool()...), &bytes.Buffer{}, &log); err != nil {
 		t.Errorf("run that was stopped = %v, want no error", err)

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -139,4 +140,16 @@ func (l *Log) Take() string {
 	defer l.mu.Unlock()
 	defer l.text.Reset()
 	return l.text.String()
+}
+
+// Until returns a context that ends when the log has these words, or Patience is over.
+func (l *Log) Until(ctx context.Context, words string) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	go func() {
+		defer cancel()
+		for ctx.Err() == nil && !strings.Contains(l.String(), words) {
+			<-time.After(time.Millisecond)
+		}
+	}()
+	return ctx, cancel
 }
