@@ -28,7 +28,7 @@ func (s *Service) ControllerGetVolumeHealth(ctx context.Context, req *csi.Contro
 	if err != nil {
 		return nil, err
 	}
-	return &csi.ControllerGetVolumeHealthResponse{VolumeHealth: health(vol)}, nil
+	return &csi.ControllerGetVolumeHealthResponse{VolumeHealth: health(req.GetVolumeId(), vol)}, nil
 }
 
 // ControllerListVolumeHealth returns the health of the volumes on one page that are not healthy. A page can be empty without being
@@ -48,14 +48,14 @@ func (s *Service) ControllerListVolumeHealth(ctx context.Context, req *csi.Contr
 	answer := &csi.ControllerListVolumeHealthResponse{NextToken: list.Next}
 	for _, v := range list.Volumes {
 		if v.Health.Kind != cloud.Healthy {
-			answer.Entries = append(answer.Entries, health(v))
+			answer.Entries = append(answer.Entries, health(s.handle(v), v))
 		}
 	}
 	return answer, nil
 }
 
-func health(v cloud.Volume) *csi.VolumeHealth {
-	answer := &csi.VolumeHealth{VolumeId: string(v.ID)}
+func health(handle string, v cloud.Volume) *csi.VolumeHealth {
+	answer := &csi.VolumeHealth{VolumeId: handle}
 	if v.Health.Kind != cloud.Healthy {
 		answer.HealthStatuses = []*csi.VolumeHealth_VolumeHealthEntry{{
 			Status: healthTypes[v.Health.Kind], Reason: v.Health.Reason, Message: v.Health.Message,

@@ -97,3 +97,49 @@ func TestASnapshotIsOfTheVolumeInEitherSpelling(t *testing.T) {
 		t.Errorf("an unknown parameter: %v, want %v", err, fault.InvalidArgument)
 	}
 }
+
+// numbered is a cloud with one volume, which is degraded.
+type numbered struct{ *memory.Cloud }
+
+var volume45 = cloud.Volume{ID: "45", Name: "pvc0123", Health: cloud.Health{Kind: cloud.Degraded}}
+
+func (numbered) GetVolume(context.Context, cloud.VolumeID) (cloud.Volume, error) {
+	return volume45, nil
+}
+
+func (numbered) CreateVolume(context.Context, cloud.CreateVolumeRequest) (cloud.Volume, error) {
+	return volume45, nil
+}
+
+func (numbered) ListVolumes(context.Context, cloud.Page) (cloud.VolumeList, error) {
+	return cloud.VolumeList{Volumes: []cloud.Volume{volume45}}, nil
+}
+
+// An answer names a volume as the request does, and a list as the PersistentVolume does.
+func TestAnswersHaveTheHandle(t *testing.T) {
+	names, err := driver.NewNames("linode", profile.ScopeRegion, "linodebs.csi.linode.com", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(numbered{memory.New(memory.Config{})}, names)
+	list, err := s.ControllerListVolumeHealth(t.Context(), &csi.ControllerListVolumeHealthRequest{})
+	if err != nil || len(list.GetEntries()) != 1 || list.GetEntries()[0].GetVolumeId() != "45-pvc0123" {
+		t.Errorf("ControllerListVolumeHealth = %v, %v, want that of 45-pvc0123", list, err)
+	}
+	for _, handle := range []string{"45", "45-pvc0123", "45-an-older-name"} {
+		one, err := s.ControllerGetVolumeHealth(t.Context(), &csi.ControllerGetVolumeHealthRequest{VolumeId: handle})
+		if err != nil || one.GetVolumeHealth().GetVolumeId() != handle {
+			t.Errorf("ControllerGetVolumeHealth = %v, %v, want that of %s", one, err, handle)
+		}
+		copied, err := s.CreateVolume(t.Context(), &csi.CreateVolumeRequest{
+			Name: "copy", VolumeContentSource: contentSource(cloud.Source{Volume: cloud.VolumeID(handle)}),
+			VolumeCapabilities: []*csi.VolumeCapability{{
+				AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
+				AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+			}},
+		})
+		if source := copied.GetVolume().GetContentSource().GetVolume().GetVolumeId(); err != nil || source != handle {
+			t.Errorf("CreateVolume answers with a copy of %q (%v), want %s", source, err, handle)
+		}
+	}
+}

@@ -27,8 +27,8 @@ func (s *Service) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest
 	if err != nil {
 		return nil, err
 	}
-	made.Source = want.Source // the response repeats the requested source, which not every cloud stores
 	answer := s.volume(made)
+	answer.ContentSource = req.GetVolumeContentSource() // as requested; not every cloud stores it
 	content := driver.ContentBlank
 	if !want.Source.Blank() {
 		content = driver.ContentCopy
