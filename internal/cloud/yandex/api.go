@@ -198,10 +198,16 @@ func (a *channel) send(ctx context.Context, r request, token string) error {
 	if r.write != nil && r.write.Key != "" {
 		going = metadata.AppendToOutgoingContext(going, "idempotency-key", r.write.Key)
 	}
-	departed := &atomic.Bool{}
+	var departed atomic.Bool
+	depart := func() {
+		departed.Store(true)
+		if r.write != nil {
+			r.write.Connected()
+		}
+	}
 	var header metadata.MD
 	began := time.Now()
-	err = conn.Invoke(context.WithValue(going, departedKey{}, departed), r.method, r.args, r.reply,
+	err = conn.Invoke(context.WithValue(going, departedKey{}, depart), r.method, r.args, r.reply,
 		append(slices.Clone(r.opts), grpc.Header(&header), grpc.MaxCallRecvMsgSize(maxAnswer))...)
 	code := status.Code(err).String()
 	a.metrics.Requested(route(r.method), "grpc", code)
@@ -238,8 +244,8 @@ func (departures) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	if _, left := event.(*stats.OutHeader); !left {
 		return
 	}
-	if departed, ok := ctx.Value(departedKey{}).(*atomic.Bool); ok {
-		departed.Store(true)
+	if depart, ok := ctx.Value(departedKey{}).(func()); ok {
+		depart()
 	}
 }
 

@@ -170,3 +170,20 @@ func TestActiveOperationsAreADelayAndQuotasAreNot(t *testing.T) {
 		must(t, mine.DeleteVolume(t.Context(), vol.ID))
 	})
 }
+
+// A change of labels is sent soon after the read of them, and its answer may take its time.
+func TestLabelsAreChangedHoweverLateTheAnswerIs(t *testing.T) {
+	for name, effect := range map[string]faults.Effect{
+		"the change takes long": {Delay: clock.Fixed(10 * time.Second)}, "the answer does": {DelayAnswer: clock.Fixed(10 * time.Second)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, func(t *testing.T) {
+				folder := start(t, emulator.Options{})
+				c := open(t, folder)
+				vol := volume(t, c, "a")
+				folder.Arm(emulator.Fault{Effect: effect})
+				must(t, c.ModifyVolume(t.Context(), vol.ID, []cloud.Tag{{Key: "team", Value: "b"}}))
+			})
+		})
+	}
+}
