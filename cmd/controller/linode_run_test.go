@@ -56,7 +56,7 @@ func TestProgramOnLinode(t *testing.T) {
 		t.Errorf("ControllerExpandVolume of a free raw volume = %v, %v", got, err)
 	}
 	if _, err := client.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
-		VolumeId: vol.GetVolumeId() + "-k8s-pvc-1", NodeId: strconv.Itoa(machine), VolumeContext: vol.GetVolumeContext(), VolumeCapability: raw,
+		VolumeId: vol.GetVolumeId(), NodeId: strconv.Itoa(machine), VolumeContext: vol.GetVolumeContext(), VolumeCapability: raw,
 	}); err != nil {
 		t.Fatal(err)
 	}

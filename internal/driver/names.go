@@ -32,6 +32,8 @@ type Names struct {
 	Topology []TopologyKey
 	// Vendor is the vendor's driver with this driver name; nil: there is none.
 	Vendor *compat.Vendor
+	// Cloud is the --cloud of the volumes.
+	Cloud string
 }
 
 var (
@@ -47,7 +49,7 @@ const segmentLimit = 63
 // the default. topologyFlags are the values of --topology-key (KEY=SCOPE). Without any, the topology key is the default, or with
 // the name of a vendor's driver the vendor's own. NewNames reports all mistakes at once.
 func NewNames(cloud, scope, driverName string, topologyFlags []string) (Names, error) {
-	n := Names{Driver: driverName, Vendor: compat.Of(driverName)}
+	n := Names{Driver: driverName, Vendor: compat.Of(driverName), Cloud: cloud}
 	if n.Driver == "" {
 		n.Driver = cloud + "." + domain
 	}
@@ -86,6 +88,10 @@ func NewNames(cloud, scope, driverName string, topologyFlags []string) (Names, e
 	}
 	return n, nil
 }
+
+// VolumeID returns the cloud's id of the volume with a handle. They differ if the handle is one of a vendor's driver that adds something,
+// under whatever driver name.
+func (n Names) VolumeID(handle string) string { return compat.ID(n.Cloud, handle) }
 
 func checkDriverName(name string) error {
 	if len(name) > segmentLimit || !driverName.MatchString(name) {

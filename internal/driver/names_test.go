@@ -28,14 +28,17 @@ func TestNewNames(t *testing.T) {
 		want  driver.Names
 	}{
 		"the defaults are made from the cloud's name": {want: driver.Names{
+			Cloud:    "local",
 			Driver:   "local.csi.cloudblock.io",
 			Topology: []driver.TopologyKey{{Key: "topology.local.csi.cloudblock.io/node", Scope: profile.ScopeNode}},
 		}},
 		"a driver name does not change the topology key": {name: "disks.example.org", want: driver.Names{
+			Cloud:    "local",
 			Driver:   "disks.example.org",
 			Topology: []driver.TopologyKey{{Key: "topology.local.csi.cloudblock.io/node", Scope: profile.ScopeNode}},
 		}},
 		"given keys replace the default and keep their order": {flags: []string{"b.example/host=node", "a=node"}, want: driver.Names{
+			Cloud:  "local",
 			Driver: "local.csi.cloudblock.io",
 			Topology: []driver.TopologyKey{
 				{Key: "b.example/host", Scope: profile.ScopeNode}, {Key: "a", Scope: profile.ScopeNode},

@@ -9,6 +9,7 @@ import (
 	"github.com/linode/linodego"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -63,7 +64,7 @@ func (c *Cloud) clone(ctx context.Context, p copying) (*volume, error) {
 // source returns the source volume, or an error if it cannot be copied for this request.
 func (c *Cloud) source(ctx context.Context, p copying) (*volume, error) {
 	req, body := p.CreateVolumeRequest, p.body
-	n, _ := volumeNumber(req.Source.Volume) // checked with the body, like the other
+	n := api.Number(req.Source.Volume) // checked with the body, like the other
 	if req.Source.Snapshot != "" {
 		n, _ = snapshotNumber(req.Source.Snapshot)
 	}

@@ -27,7 +27,4 @@ func TestWhatTheAccountHasIsAsFrozen(t *testing.T) {
 	}
 	golden.Format(t, "account.txt", strings.Join(lines, "\n")+"\n")
 	golden.Names(t, "parameters.txt", []string{ParamEncrypted, ParamConsistency})
-	if n, ok := volumeNumber("4711-pvc0a1b2c3d"); !ok || n != 4711 {
-		t.Errorf("volumeNumber of an id as the vendor's driver writes it = %d, %t", n, ok)
-	}
 }

@@ -20,22 +20,7 @@ var labels = cloud.NameRule{MinLen: 2, MaxLen: 32, StartLetter: true, EndAlnum: 
 // devicePrefix is the prefix of the link that udev makes for a volume; its label follows.
 var devicePrefix = profile.Linode.LinkPrefix
 
-var (
-	slug = regexp.MustCompile(`^[a-z][a-z0-9-]{1,30}$`)
-	// handle matches a volume's id, alone or, as in the vendor's driver, with the label that the volume had when it was created.
-	handle = regexp.MustCompile(`^([1-9][0-9]{0,17})(?:-[0-9A-Za-z_-]{0,32})?$`)
-)
-
-// volumeNumber returns the number of a volume; false for an id that neither driver can have returned. Such an id is never sent, because
-// it could lead to another object.
-func volumeNumber(id cloud.VolumeID) (int, bool) {
-	parts := handle.FindStringSubmatch(string(id))
-	if parts == nil {
-		return 0, false
-	}
-	n, err := strconv.Atoi(parts[1])
-	return n, err == nil
-}
+var slug = regexp.MustCompile(`^[a-z][a-z0-9-]{1,30}$`)
 
 func volumeID(n int) cloud.VolumeID { return cloud.VolumeID(strconv.Itoa(n)) }
 

@@ -24,10 +24,7 @@ const lease = 2 * time.Second
 func (c *Cloud) traits() block.Traits {
 	return block.Traits{
 		VolumeWord: "volume", MachineWord: "Linode",
-		VolumeID: func(id cloud.VolumeID) bool {
-			_, ok := volumeNumber(id)
-			return ok
-		},
+		VolumeID:  api.IsNumber[cloud.VolumeID],
 		MachineID: api.IsNumber[cloud.NodeID],
 		SnapshotID: func(id cloud.SnapshotID) bool {
 			_, ok := snapshotNumber(id)
@@ -49,8 +46,7 @@ type requests struct {
 }
 
 func (r requests) Volume(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*block.Volume, error) {
-	n, _ := volumeNumber(id)
-	v, err := r.c.findVolume(ctx, n, p)
+	v, err := r.c.findVolume(ctx, api.Number(id), p)
 	if gone(v) || isSnapshot(v) != r.snapshots || err != nil {
 		return nil, err
 	}
@@ -90,8 +86,7 @@ func (r requests) Find(ctx context.Context, request string) (*block.Volume, erro
 
 // Attach requests an attachment without persistence after the cloud has refused two with it, unless the state shows another reason.
 func (r requests) Attach(ctx context.Context, w *ops.Write, id cloud.VolumeID, to cloud.NodeID) (cloud.Device, string, error) {
-	c, onto := r.c, api.Number(to)
-	n, _ := volumeNumber(id)
+	c, n, onto := r.c, api.Number(id), api.Number(to)
 	persists := c.persist.tries(onto, w.Refused)
 	v, err := c.sendVolume(ctx, w, func(ctx context.Context) (*volume, error) {
 		return c.sdk.AttachVolume(ctx, n, &linodego.VolumeAttachOptions{LinodeID: onto, PersistAcrossBoots: &persists})
@@ -108,13 +103,12 @@ func (r requests) Attach(ctx context.Context, w *ops.Write, id cloud.VolumeID, t
 }
 
 func (r requests) Detach(ctx context.Context, w *ops.Write, id cloud.VolumeID, from cloud.NodeID) (string, error) {
-	n, _ := volumeNumber(id)
+	n := api.Number(id)
 	return operation(n, toBeFree, api.Number(from)), sendEmpty(ctx, w, func(ctx context.Context) error { return r.c.sdk.DetachVolume(ctx, n) })
 }
 
 func (r requests) Resize(ctx context.Context, w *ops.Write, v *block.Volume, size cloud.Bytes) (string, error) {
-	n, _ := volumeNumber(v.ID)
-	want := int(block.GiB(size))
+	n, want := api.Number(v.ID), int(block.GiB(size))
 	_, err := api.Through(ctx, api.Call{Write: w, Has: []string{"id"}}, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, r.c.sdk.ResizeVolume(ctx, n, want) // which keeps nothing of the answer
 	})
@@ -122,7 +116,7 @@ func (r requests) Resize(ctx context.Context, w *ops.Write, v *block.Volume, siz
 }
 
 func (r requests) Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (string, error) {
-	n, _ := volumeNumber(id)
+	n := api.Number(id)
 	err := sendEmpty(ctx, w, func(ctx context.Context) error { return r.c.sdk.DeleteVolume(ctx, n) })
 	if err == nil || api.NotFound(err) {
 		r.c.labels.Invalidate(n)

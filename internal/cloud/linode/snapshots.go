@@ -73,11 +73,10 @@ func (s snapshots) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotR
 
 // copying checks a request and returns that for its copy.
 func (s snapshots) copying(req cloud.CreateSnapshotRequest) (p copying, err error) {
-	n, ok := volumeNumber(req.Volume)
 	switch {
 	case req.Name == "":
 		return p, fmt.Errorf("it has no name: %w", fault.InvalidArgument)
-	case !ok:
+	case !api.IsNumber(req.Volume):
 		return p, fmt.Errorf("volume %.80q: %w: no volume has such an id", req.Volume, fault.NotFound)
 	}
 	// No volume has a name with such a character, so the unfinished copies of a volume and a snapshot with one name differ.
@@ -92,8 +91,8 @@ func (s snapshots) copying(req cloud.CreateSnapshotRequest) (p copying, err erro
 		p.detached = true
 	}
 	p.body.Label = s.c.snapshotLabel(req.Name)
-	p.body.Tags, err = s.c.words(req.Tags, cloud.Tag{Key: tags.Hash, Value: cloud.FullHash(req.Name)}, cloud.Tag{Key: tags.SnapshotOf, Value: string(volumeID(n))})
-	p.begin = func(ctx context.Context) error { return s.room(ctx, n) }
+	p.body.Tags, err = s.c.words(req.Tags, cloud.Tag{Key: tags.Hash, Value: cloud.FullHash(req.Name)}, cloud.Tag{Key: tags.SnapshotOf, Value: string(req.Volume)})
+	p.begin = func(ctx context.Context) error { return s.room(ctx, api.Number(req.Volume)) }
 	return p, err
 }
 
@@ -158,7 +157,7 @@ func (s snapshots) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) erro
 // ListSnapshots returns one page of all snapshots, or of one volume's.
 func (s snapshots) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
 	listing := s.c.listing("snapshots", isSnapshot)
-	if n, ok := volumeNumber(of); ok {
+	if n := api.Number(of); n > 0 {
 		listing = s.c.listing("snapshots", func(v *volume) bool { return snapshotOfVolume(v, n) })
 	} else if of != "" {
 		listing.Read = func(context.Context) ([]volume, error) { return nil, nil }
@@ -206,14 +205,14 @@ func snapshotID(n int) cloud.SnapshotID { return cloud.SnapshotID(snapshotIDs + 
 // snapshotNumber returns the number of the volume of a snapshot; false for an id that no snapshot can have.
 func snapshotNumber(id cloud.SnapshotID) (int, bool) {
 	text, is := strings.CutPrefix(string(id), snapshotIDs)
-	n, ok := volumeNumber(cloud.VolumeID(text))
-	return n, is && ok && snapshotID(n) == id
+	n := api.Number(text)
+	return n, is && n > 0
 }
 
 // Attach attaches a volume, and no snapshot, which only its record shows.
 func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
-	n, ok := volumeNumber(id)
-	if ok && api.IsNumber(node) && c.Capabilities().Snapshots {
+	n := api.Number(id)
+	if n > 0 && api.IsNumber(node) && c.Capabilities().Snapshots {
 		switch v, err := c.findVolume(ctx, n, budget.Attach); {
 		case err != nil:
 			return cloud.Device{}, fmt.Errorf("attach volume %d: %w", n, err)

@@ -34,8 +34,8 @@ func (c *Cloud) tagsOf(req cloud.CreateVolumeRequest) ([]string, error) {
 	if c.shortened(req.Name) {
 		own = append(own, cloud.Tag{Key: tags.Hash, Value: cloud.FullHash(req.Name)})
 	}
-	if n, ok := volumeNumber(req.Source.Volume); ok {
-		own = append(own, cloud.Tag{Key: tags.FromVolume, Value: string(volumeID(n))})
+	if req.Source.Volume != "" {
+		own = append(own, cloud.Tag{Key: tags.FromVolume, Value: string(req.Source.Volume)})
 	}
 	if req.Source.Snapshot != "" {
 		own = append(own, cloud.Tag{Key: tags.FromSnapshot, Value: string(req.Source.Snapshot)})
@@ -109,8 +109,8 @@ func aboutTags(refusal error) bool {
 
 // ModifyVolume puts tags on a volume. The API replaces all tags of a volume, so the request is sent right after a read.
 func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, list []cloud.Tag) error {
-	n, ok := volumeNumber(id)
-	if !ok {
+	n := api.Number(id)
+	if n == 0 {
 		return fmt.Errorf("modify volume %.80q: %w: no volume has such an id", id, fault.NotFound)
 	}
 	var wanted []string

@@ -57,12 +57,14 @@ func (v *Vendor) Handle(id, name string) string {
 	return v.handle(id, name)
 }
 
-// ID returns the cloud's id of the volume with a handle.
-func (v *Vendor) ID(handle string) string {
-	if v == nil || v.id == nil {
-		return handle
+// ID returns the id of the volume with a handle, which may be one of a vendor's driver.
+func ID(cloud, handle string) string {
+	for _, v := range vendors {
+		if v.Cloud == cloud && v.id != nil {
+			handle = v.id(handle)
+		}
 	}
-	return v.id(handle)
+	return handle
 }
 
 // Refuses returns why this driver cannot serve a volume with these attributes, or create one of a class with these parameters,

@@ -106,18 +106,38 @@ func TestVendorsAreComplete(t *testing.T) {
 }
 
 func TestHandles(t *testing.T) {
-	tests := map[string]struct{ driver, id, name, want string }{
-		"DigitalOcean's is the id":   {"dobs.csi.digitalocean.com", "506f78a4-e098-11e5-ad9f-000f53306ae1", "pvc-1", "506f78a4-e098-11e5-ad9f-000f53306ae1"},
-		"Linode's has the label":     {"linodebs.csi.linode.com", "123456", "pvc-0123456789abcdef", "123456-pvc-0123456789abcdef"},
-		"Linode's, without a label":  {"linodebs.csi.linode.com", "123456", "", "123456"},
-		"ours is as the cloud gives": {"linode.csi.cloudblock.io", "123456", "pvc-1", "123456"},
+	tests := map[string]struct{ cloud, driver, id, name, want string }{
+		"DigitalOcean's is the id":   {"digitalocean", "dobs.csi.digitalocean.com", "506f78a4-e098-11e5-ad9f-000f53306ae1", "pvc-1", "506f78a4-e098-11e5-ad9f-000f53306ae1"},
+		"Linode's has the label":     {"linode", "linodebs.csi.linode.com", "123456", "pvc-0123456789abcdef", "123456-pvc-0123456789abcdef"},
+		"Linode's, without a label":  {"linode", "linodebs.csi.linode.com", "123456", "", "123456"},
+		"ours is as the cloud gives": {"linode", "linode.csi.cloudblock.io", "123456", "pvc-1", "123456"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := compat.Of(tc.driver).Handle(tc.id, tc.name); got != tc.want {
 				t.Errorf("Handle(%s, %s) = %s, want %s", tc.id, tc.name, got, tc.want)
 			}
+			if got := compat.ID(tc.cloud, tc.want); got != tc.id {
+				t.Errorf("ID(%s) = %s, want %s", tc.want, got, tc.id)
+			}
 		})
+	}
+}
+
+// What is not a handle of Linode's driver stays as it is, and is then the id of no volume.
+func TestOddHandles(t *testing.T) {
+	for handle, want := range map[string]string{"45-": "45", "45-renamed_By-hand": "45"} {
+		if got := compat.ID("linode", handle); got != want {
+			t.Errorf("ID(%q) = %q, want %q", handle, got, want)
+		}
+	}
+	for _, handle := range []string{
+		"", "-", "-pvc", "pvc-1", "0-pvc", "045-pvc", "+45-pvc", " 45-pvc", "45-../../volumes/1", "45/attach-a", "45-a\n", "45?x-a",
+		"45-" + strings.Repeat("a", 33), strings.Repeat("9", 19) + "-a",
+	} {
+		if got := compat.ID("linode", handle); got != handle {
+			t.Errorf("ID(%q) = %q, want it unchanged", handle, got)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package compat
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -50,6 +51,9 @@ func digitalOcean(c profile.Cloud, v *Vendor) {
 	}
 }
 
+// linodeHandle matches a handle of Linode's driver: the volume's id, and the label that the volume had when it was created.
+var linodeHandle = regexp.MustCompile(`^([1-9][0-9]{0,17})-[0-9A-Za-z_-]{0,32}$`)
+
 // linode: the vendor's node program takes the path of the link, which ends with the volume's label, from the publish context.
 func linode(c profile.Cloud, v *Vendor) {
 	const (
@@ -72,8 +76,10 @@ func linode(c profile.Cloud, v *Vendor) {
 	}
 	v.handle = func(id, name string) string { return id + "-" + name }
 	v.id = func(handle string) string {
-		id, _, _ := strings.Cut(handle, "-")
-		return id
+		if parts := linodeHandle.FindStringSubmatch(handle); parts != nil {
+			return parts[1]
+		}
+		return handle // which is the id, or that of no volume
 	}
 	v.luksKey = profile.LinodeLUKS
 	v.luks = map[string]string{

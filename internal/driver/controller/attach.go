@@ -38,7 +38,7 @@ func (s *Service) ControllerPublishVolume(ctx context.Context, req *csi.Controll
 		return nil, err
 	}
 	defer release()
-	device, err := s.cloud.Attach(ctx, cloud.VolumeID(req.GetVolumeId()), cloud.NodeID(req.GetNodeId()))
+	device, err := s.cloud.Attach(ctx, s.volumeID(req.GetVolumeId()), cloud.NodeID(req.GetNodeId()))
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (s *Service) ControllerUnpublishVolume(ctx context.Context, req *csi.Contro
 		return nil, err
 	}
 	defer release()
-	err = s.cloud.Detach(ctx, cloud.VolumeID(req.GetVolumeId()), cloud.NodeID(req.GetNodeId()))
+	err = s.cloud.Detach(ctx, s.volumeID(req.GetVolumeId()), cloud.NodeID(req.GetNodeId()))
 	if err != nil && !goneForSure(err) {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ type handles struct {
 
 // putHandle stores the handle in a request for an attachment.
 func (s *Service) putHandle(handle string) {
-	id := s.names.Vendor.ID(handle)
+	id := s.names.VolumeID(handle)
 	if id == handle {
 		return
 	}

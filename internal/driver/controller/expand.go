@@ -39,10 +39,10 @@ func (s *Service) ControllerExpandVolume(ctx context.Context, req *csi.Controlle
 	}
 	defer release()
 	limit := cloud.Bytes(req.GetCapacityRange().GetLimitBytes())
-	if err := s.staysBelow(ctx, cloud.VolumeID(req.GetVolumeId()), size, limit); err != nil {
+	if err := s.staysBelow(ctx, s.volumeID(req.GetVolumeId()), size, limit); err != nil {
 		return nil, err
 	}
-	done, err := s.cloud.ExpandVolume(ctx, cloud.VolumeID(req.GetVolumeId()), size)
+	done, err := s.cloud.ExpandVolume(ctx, s.volumeID(req.GetVolumeId()), size)
 	if fault.Of(err) == fault.Exhausted {
 		// The error is about a quota. The resizer treats ResourceExhausted as a growth that may still be under way, and then never
 		// tries the smaller size to which a PersistentVolumeClaim is lowered.

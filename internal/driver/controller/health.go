@@ -24,7 +24,7 @@ func (s *Service) ControllerGetVolumeHealth(ctx context.Context, req *csi.Contro
 	if err := driver.CheckVolumeID("volume_id", req.GetVolumeId()); err != nil {
 		return nil, err
 	}
-	vol, err := s.cloud.GetVolume(ctx, cloud.VolumeID(req.GetVolumeId()))
+	vol, err := s.cloud.GetVolume(ctx, s.volumeID(req.GetVolumeId()))
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func (s *Service) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReque
 			return nil, err
 		}
 	}
-	of := cloud.VolumeID(s.names.Vendor.ID(req.GetSourceVolumeId()))
+	of := s.volumeID(req.GetSourceVolumeId())
 	if req.GetSnapshotId() != "" {
 		return s.listOneSnapshot(ctx, req.GetSnapshotId(), of)
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -35,7 +34,7 @@ func (s *Service) ControllerModifyVolume(ctx context.Context, req *csi.Controlle
 		return nil, err
 	}
 	defer release()
-	if err := s.cloud.ModifyVolume(ctx, cloud.VolumeID(req.GetVolumeId()), changes.tags); err != nil {
+	if err := s.cloud.ModifyVolume(ctx, s.volumeID(req.GetVolumeId()), changes.tags); err != nil {
 		return nil, err
 	}
 	return &csi.ControllerModifyVolumeResponse{}, nil

@@ -77,9 +77,14 @@ func (s *Service) ControllerGetCapabilities(context.Context, *csi.ControllerGetC
 	return &csi.ControllerGetCapabilitiesResponse{Capabilities: list}, nil
 }
 
+// volumeID returns the cloud's id of the volume with a handle.
+func (s *Service) volumeID(handle string) cloud.VolumeID {
+	return cloud.VolumeID(s.names.VolumeID(handle))
+}
+
 // lockVolume locks a volume while a call changes it. All forms of its handle have the same lock.
 func (s *Service) lockVolume(handle string) (release func(), err error) {
-	return s.locks.Acquire(driver.OfVolume(s.names.Vendor.ID(handle)))
+	return s.locks.Acquire(driver.OfVolume(string(s.volumeID(handle))))
 }
 
 // need refuses a call that this cloud does not advertise, before any other check.

@@ -40,7 +40,7 @@ func (s *Service) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotReq
 	}
 	snap, err := s.cloud.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{
 		Name:       req.GetName(),
-		Volume:     cloud.VolumeID(s.names.Vendor.ID(req.GetSourceVolumeId())), // the id alone, which the snapshot records
+		Volume:     s.volumeID(req.GetSourceVolumeId()),
 		Parameters: params,
 		Tags:       mergeTags(s.tags, tags),
 	})
@@ -73,7 +73,7 @@ func (s *Service) checkSnapshotPlace(ctx context.Context, req *csi.CreateSnapsho
 	if err != nil || len(zones) == 0 {
 		return err
 	}
-	vol, err := s.cloud.GetVolume(ctx, cloud.VolumeID(req.GetSourceVolumeId()))
+	vol, err := s.cloud.GetVolume(ctx, s.volumeID(req.GetSourceVolumeId()))
 	switch {
 	case err != nil && goneForSure(err):
 		return nil // CreateSnapshot reports whether it is gone or elsewhere

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -98,48 +99,135 @@ func TestASnapshotIsOfTheVolumeInEitherSpelling(t *testing.T) {
 	}
 }
 
-// numbered is a cloud with one volume, which is degraded.
-type numbered struct{ *memory.Cloud }
+// numbered is a cloud with one volume, which is degraded. It remembers the ids of the volumes that it was asked for.
+type numbered struct {
+	*memory.Cloud
 
-var volume45 = cloud.Volume{ID: "45", Name: "pvc0123", Health: cloud.Health{Kind: cloud.Degraded}}
+	asked []cloud.VolumeID
+}
 
-func (numbered) GetVolume(context.Context, cloud.VolumeID) (cloud.Volume, error) {
+var volume45 = cloud.Volume{ID: "45", Name: "pvc0123", Size: cloud.GiB, Health: cloud.Health{Kind: cloud.Degraded}}
+
+func (c *numbered) GetVolume(_ context.Context, id cloud.VolumeID) (cloud.Volume, error) {
+	c.asked = append(c.asked, id)
 	return volume45, nil
 }
 
-func (numbered) CreateVolume(context.Context, cloud.CreateVolumeRequest) (cloud.Volume, error) {
+func (c *numbered) CreateVolume(_ context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+	c.asked = append(c.asked, req.Source.Volume)
 	return volume45, nil
 }
 
-func (numbered) ListVolumes(context.Context, cloud.Page) (cloud.VolumeList, error) {
+func (c *numbered) ListVolumes(context.Context, cloud.Page) (cloud.VolumeList, error) {
 	return cloud.VolumeList{Volumes: []cloud.Volume{volume45}}, nil
 }
 
-// An answer names a volume as the request does, and a list as the PersistentVolume does.
-func TestAnswersHaveTheHandle(t *testing.T) {
-	names, err := driver.NewNames("linode", profile.ScopeRegion, "linodebs.csi.linode.com", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := New(numbered{memory.New(memory.Config{})}, names)
-	list, err := s.ControllerListVolumeHealth(t.Context(), &csi.ControllerListVolumeHealthRequest{})
-	if err != nil || len(list.GetEntries()) != 1 || list.GetEntries()[0].GetVolumeId() != "45-pvc0123" {
-		t.Errorf("ControllerListVolumeHealth = %v, %v, want that of 45-pvc0123", list, err)
-	}
-	for _, handle := range []string{"45", "45-pvc0123", "45-an-older-name"} {
-		one, err := s.ControllerGetVolumeHealth(t.Context(), &csi.ControllerGetVolumeHealthRequest{VolumeId: handle})
-		if err != nil || one.GetVolumeHealth().GetVolumeId() != handle {
-			t.Errorf("ControllerGetVolumeHealth = %v, %v, want that of %s", one, err, handle)
+func (c *numbered) DeleteVolume(_ context.Context, id cloud.VolumeID) error {
+	c.asked = append(c.asked, id)
+	return nil
+}
+
+func (c *numbered) Attach(_ context.Context, id cloud.VolumeID, _ cloud.NodeID) (cloud.Device, error) {
+	c.asked = append(c.asked, id)
+	return cloud.Device{Name: "link", Serial: "serial"}, nil
+}
+
+func (c *numbered) Detach(_ context.Context, id cloud.VolumeID, _ cloud.NodeID) error {
+	c.asked = append(c.asked, id)
+	return nil
+}
+
+func (c *numbered) ExpandVolume(_ context.Context, id cloud.VolumeID, size cloud.Bytes) (cloud.Expansion, error) {
+	c.asked = append(c.asked, id)
+	return cloud.Expansion{Size: size}, nil
+}
+
+func (c *numbered) ModifyVolume(_ context.Context, id cloud.VolumeID, _ []cloud.Tag) error {
+	c.asked = append(c.asked, id)
+	return nil
+}
+
+// The cloud gets the id of a volume. An answer names the volume as the request does, and a list as the PersistentVolume does.
+func TestTheCloudGetsIDsAndAnswersHaveHandles(t *testing.T) {
+	for name, listed := range map[string]string{"": "45", "linodebs.csi.linode.com": "45-pvc0123"} {
+		names, err := driver.NewNames("linode", profile.ScopeRegion, name, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		copied, err := s.CreateVolume(t.Context(), &csi.CreateVolumeRequest{
-			Name: "copy", VolumeContentSource: contentSource(cloud.Source{Volume: cloud.VolumeID(handle)}),
-			VolumeCapabilities: []*csi.VolumeCapability{{
-				AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
-				AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
-			}},
-		})
-		if source := copied.GetVolume().GetContentSource().GetVolume().GetVolumeId(); err != nil || source != handle {
-			t.Errorf("CreateVolume answers with a copy of %q (%v), want %s", source, err, handle)
+		c := &numbered{Cloud: memory.New(memory.Config{})}
+		s := New(c, names)
+		list, err := s.ControllerListVolumeHealth(t.Context(), &csi.ControllerListVolumeHealthRequest{})
+		if err != nil || len(list.GetEntries()) != 1 || list.GetEntries()[0].GetVolumeId() != listed {
+			t.Errorf("ControllerListVolumeHealth = %v, %v, want that of %s", list, err, listed)
+		}
+		for _, handle := range []string{"45", "45-pvc0123", "45-an-older-name"} {
+			asksByID(t, s, c, handle)
+		}
+	}
+}
+
+// asksByID makes every call for a volume.
+func asksByID(t *testing.T, s *Service, c *numbered, handle string) {
+	t.Helper()
+	mount := &csi.VolumeCapability{
+		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+	}
+	calls := map[string]func(ctx context.Context) error{
+		"ControllerGetVolumeHealth": func(ctx context.Context) error {
+			got, err := s.ControllerGetVolumeHealth(ctx, &csi.ControllerGetVolumeHealthRequest{VolumeId: handle})
+			if err == nil && got.GetVolumeHealth().GetVolumeId() != handle {
+				t.Errorf("ControllerGetVolumeHealth = %v, want that of %s", got, handle)
+			}
+			return err
+		},
+		"CreateVolume": func(ctx context.Context) error {
+			got, err := s.CreateVolume(ctx, &csi.CreateVolumeRequest{
+				Name: "copy", VolumeContentSource: contentSource(cloud.Source{Volume: cloud.VolumeID(handle)}), VolumeCapabilities: []*csi.VolumeCapability{mount},
+			})
+			if source := got.GetVolume().GetContentSource().GetVolume().GetVolumeId(); err == nil && source != handle {
+				t.Errorf("CreateVolume answers with a copy of %q, want %s", source, handle)
+			}
+			return err
+		},
+		"DeleteVolume": func(ctx context.Context) error {
+			_, err := s.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: handle})
+			return err
+		},
+		"ControllerPublishVolume": func(ctx context.Context) error {
+			_, err := s.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeId: handle, NodeId: "1", VolumeCapability: mount})
+			return err
+		},
+		"ControllerUnpublishVolume": func(ctx context.Context) error {
+			_, err := s.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: handle, NodeId: "1"})
+			return err
+		},
+		"ControllerExpandVolume": func(ctx context.Context) error {
+			_, err := s.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{
+				VolumeId: handle, CapacityRange: &csi.CapacityRange{RequiredBytes: 2 << 30, LimitBytes: 3 << 30},
+			})
+			return err
+		},
+		"ControllerModifyVolume": func(ctx context.Context) error {
+			_, err := s.ControllerModifyVolume(ctx, &csi.ControllerModifyVolumeRequest{VolumeId: handle, MutableParameters: map[string]string{"tags": "a=b"}})
+			return err
+		},
+		"ControllerGetVolume": func(ctx context.Context) error {
+			_, err := s.ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: handle})
+			return err
+		},
+		"ValidateVolumeCapabilities": func(ctx context.Context) error {
+			_, err := s.ValidateVolumeCapabilities(ctx, &csi.ValidateVolumeCapabilitiesRequest{VolumeId: handle, VolumeCapabilities: []*csi.VolumeCapability{mount}})
+			return err
+		},
+	}
+	for name, call := range calls {
+		c.asked = nil
+		if err := call(t.Context()); err != nil {
+			t.Errorf("%s of %s = %v", name, handle, err)
+		}
+		if len(c.asked) == 0 || slices.ContainsFunc(c.asked, func(id cloud.VolumeID) bool { return id != "45" }) {
+			t.Errorf("%s of %s asked the cloud for %q, want 45", name, handle, c.asked)
 		}
 	}
 }

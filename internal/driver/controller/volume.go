@@ -112,7 +112,7 @@ func (s *Service) source(from *csi.VolumeContentSource) (cloud.Source, error) {
 	case from.GetVolume() != nil:
 		id := from.GetVolume().GetVolumeId()
 		// The id alone, which the copy records as its source.
-		return cloud.Source{Volume: cloud.VolumeID(s.names.Vendor.ID(id))}, driver.CheckVolumeID(field+".volume_id", id)
+		return cloud.Source{Volume: s.volumeID(id)}, driver.CheckVolumeID(field+".volume_id", id)
 	default:
 		return cloud.Source{}, fmt.Errorf("%s: neither a snapshot nor a volume: %w", field, fault.InvalidArgument)
 	}
@@ -152,7 +152,7 @@ func (s *Service) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest
 		return nil, err
 	}
 	defer release()
-	if err := s.cloud.DeleteVolume(ctx, cloud.VolumeID(req.GetVolumeId())); err != nil && !goneForSure(err) {
+	if err := s.cloud.DeleteVolume(ctx, s.volumeID(req.GetVolumeId())); err != nil && !goneForSure(err) {
 		return nil, err
 	}
 	return &csi.DeleteVolumeResponse{}, nil
@@ -169,7 +169,7 @@ func (s *Service) ValidateVolumeCapabilities(ctx context.Context, req *csi.Valid
 	if len(req.GetVolumeCapabilities()) == 0 {
 		return nil, fmt.Errorf("volume_capabilities: missing: %w", fault.InvalidArgument)
 	}
-	vol, err := s.cloud.GetVolume(ctx, cloud.VolumeID(req.GetVolumeId()))
+	vol, err := s.cloud.GetVolume(ctx, s.volumeID(req.GetVolumeId()))
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (s *Service) ControllerGetVolume(ctx context.Context, req *csi.ControllerGe
 	if err := driver.CheckVolumeID("volume_id", req.GetVolumeId()); err != nil {
 		return nil, err
 	}
-	vol, err := s.cloud.GetVolume(ctx, cloud.VolumeID(req.GetVolumeId()))
+	vol, err := s.cloud.GetVolume(ctx, s.volumeID(req.GetVolumeId()))
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -63,7 +62,7 @@ func (pv *persistentVolume) fit(names driver.Names, volume, zone string) error {
 	switch {
 	case source["driver"] != names.Driver:
 		return fmt.Errorf("PersistentVolume %s is of the driver %v, and not of %s: %w", pv.name, source["driver"], names.Driver, fault.Precondition)
-	case compat.Of(names.Driver).ID(handle) != volume:
+	case names.VolumeID(handle) != volume:
 		return fmt.Errorf("PersistentVolume %s has the volume %s, and not %s: %w", pv.name, handle, volume, fault.Precondition)
 	}
 	segments := names.Segments(zone)

@@ -60,7 +60,7 @@ var rules = withClouds(map[string]rule{
 	"internal/pool/pools":        {ours: []string{"fault", "pool", "pool/files", "pool/lvm"}},
 	"internal/cloud/local":       {ours: []string{"cloud", "fault", "profile", "pool", "pool/pools"}, outside: []string{zap}},
 	"internal/driver/doctor":     {ours: []string{"driver", "fault", "pool", "pool/files", "pool/pools"}},
-	"internal/driver/relocate":   {ours: []string{"driver", "driver/compat", "fault"}},
+	"internal/driver/relocate":   {ours: []string{"driver", "fault"}},
 	"internal/cloud/budget":      {ours: []string{"cloud", "fault"}, outside: []string{prometheus}},
 	"internal/cloud/tags":        {ours: []string{"cloud", "fault"}},
 	"internal/cloud/ops":         {ours: []string{"cloud/budget", "fault", "telemetry", "wait"}, outside: []string{prometheus}},

@@ -73,11 +73,11 @@ var mutants = []mutant{
 	},
 	{
 		"one volume has a lock for each spelling of its handle", "internal/driver/controller/service.go",
-		"driver.OfVolume(s.names.Vendor.ID(handle))", "driver.OfVolume(handle)", "internal/driver/controller",
+		"driver.OfVolume(string(s.volumeID(handle)))", "driver.OfVolume(handle)", "internal/driver/controller",
 	},
 	{
 		"changes of one volume take no lock", "internal/driver/controller/service.go",
-		"return s.locks.Acquire(driver.OfVolume(s.names.Vendor.ID(handle)))", "return func() {}, nil", "internal/driver/controller",
+		"return s.locks.Acquire(driver.OfVolume(string(s.volumeID(handle))))", "return func() {}, nil", "internal/driver/controller",
 	},
 	{
 		"what volumes may still allocate is not reserved", "internal/pool/files/space.go",

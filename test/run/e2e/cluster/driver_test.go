@@ -110,7 +110,7 @@ func (e *env) handles(ctx context.Context) (map[string]bool, error) {
 	known := map[string]bool{}
 	for _, v := range volumes {
 		if v.Spec.CSI != nil && v.Spec.CSI.Driver == e.place.driver {
-			known[compat.Of(e.place.driver).ID(v.Spec.CSI.VolumeHandle)] = true
+			known[compat.ID(e.cloud, v.Spec.CSI.VolumeHandle)] = true
 		}
 	}
 	for _, c := range contents {
