@@ -5,11 +5,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
@@ -191,3 +193,20 @@ func TestTwoControllersAtOnceConverge(t *testing.T) {
 
 // roundTripper is a transport made of a function.
 type roundTripper = cloudtest.RoundTripper
+
+// C1: a volume that was just created and that no read shows yet exists. No refusal of the repeat makes the caller forget it.
+func TestAVolumeThatNoReadShowsYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{})
+		c := stack(open(t, account))
+		account.Arm(emulator.Fault{Method: "GET", Effect: faults.Effect{StaleAge: clock.Fixed(4 * time.Second)}})
+		want(t, second(c.CreateVolume(t.Context(), request("ab"))), fault.Uncertain)
+		account.Arm(emulator.Fault{Method: "POST", Route: volumesRoute, Times: 1, Effect: faults.Effect{Status: http.StatusForbidden}})
+		want(t, second(c.CreateVolume(t.Context(), request("ab"))), fault.Uncertain)
+		time.Sleep(10 * time.Second)
+		must(t, second(c.CreateVolume(t.Context(), request("ab"))))
+		if n := len(account.Volumes()); n != 1 {
+			t.Errorf("there are %d volumes, want one", n)
+		}
+	})
+}

@@ -168,8 +168,8 @@ func (g goal) reached(v *volume) ops.Outcome {
 		return done
 	case g.what == toBeFree:
 		return ops.Outcome{}
-	case gone(v):
-		return ops.Outcome{Done: true, Err: fmt.Errorf("volume %d was deleted meanwhile", g.volume)}
+	case gone(v): // or a read that is older than a create
+		return ops.Outcome{Done: true, Err: fmt.Errorf("there is no volume %d, or it does not show yet: %w", g.volume, fault.Uncertain)}
 	case g.what == toBeAt && linodeOf(v) == 0, g.what == toBeActive && v.Status == statusActive && v.Size < g.number:
 		return givenUp(v)
 	case g.what == toBeAt && linodeOf(v) != g.number:
