@@ -188,10 +188,5 @@ func (b *Verbs) related(id cloud.NodeID) string {
 
 // settled reads a volume when none of its operations is running; nil: there is none.
 func (b *Verbs) settled(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*Volume, error) {
-	for { // another controller may begin something before the read
-		v, err := ops.Settle(ctx, b.ops, b.VolumeKey(id), func(ctx context.Context) (*Volume, error) { return b.api.Volume(ctx, id, p) })
-		if err != nil || v == nil || !v.busy() {
-			return v, err
-		}
-	}
+	return ops.Settle(ctx, b.ops, b.VolumeKey(id), func(ctx context.Context) (*Volume, error) { return b.api.Volume(ctx, id, p) })
 }

@@ -17,7 +17,9 @@ type growing struct {
 	API // what is not asked for
 
 	vol     Volume
-	until   time.Time // when that growth ends
+	until   time.Time     // when that growth ends
+	again   time.Duration // how long the next one takes, which begins then
+	refuses bool          // the first request, because that growth, of 5 seconds, has just begun
 	fails   bool
 	shows   bool // that it runs
 	resized int
@@ -25,7 +27,7 @@ type growing struct {
 
 func (g *growing) now() *Volume {
 	v := g.vol
-	switch under := time.Now().Before(g.until); {
+	switch under := time.Now().Before(g.until.Add(g.again)); {
 	case under:
 		v.Size = 20 * cloud.GiB
 		if g.shows {
@@ -42,20 +44,28 @@ func (g *growing) Volume(context.Context, cloud.VolumeID, budget.Priority) (*Vol
 }
 
 func (g *growing) Resize(_ context.Context, _ *ops.Write, _ *Volume, size cloud.Bytes) (string, error) {
+	if g.refuses {
+		g.refuses, g.until = false, time.Now().Add(5*time.Second)
+		return "", fault.Busy
+	}
 	g.resized++
 	g.vol.Size = size
 	return "", nil
 }
 
 func (g *growing) Running(_ context.Context, object string) ([]ops.Operation, error) {
-	if !time.Now().Before(g.until) {
-		return nil, nil
+	switch now := time.Now(); {
+	case now.Before(g.until):
+		return []ops.Operation{{Object: object, ID: "growth"}}, nil
+	case now.Before(g.until.Add(g.again)):
+		return []ops.Operation{{Object: object, ID: "next growth"}}, nil
 	}
-	return []ops.Operation{{Object: object, ID: "growth"}}, nil
+	return nil, nil
 }
 
 func (g *growing) Outcomes(context.Context, []ops.Operation) (map[string]ops.Outcome, error) {
-	return map[string]ops.Outcome{"growth": {Done: !time.Now().Before(g.until)}}, nil
+	now := time.Now()
+	return map[string]ops.Outcome{"growth": {Done: !now.Before(g.until)}, "next growth": {Done: !now.Before(g.until.Add(g.again))}}, nil
 }
 
 // C5: a size that shows while a growth is under way may be taken back, so the answer waits for its end.
@@ -79,6 +89,35 @@ func TestASizeThatMayBeTakenBackIsNotAnswered(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// C5: another controller may begin a growth between the end of the last one and the read, and that may fail too.
+func TestOneGrowthAfterAnother(t *testing.T) {
+	for name, g := range map[string]*growing{
+		"the volume shows that it grows":    {shows: true},
+		"the volume shows its size only":    {},
+		"the request met the first of them": {refuses: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g.vol, g.fails, g.again = *at(), true, 5*time.Second
+			if !g.refuses {
+				g.until = time.Now().Add(5 * time.Second)
+			}
+			runner := ops.New(t.Context(), ops.Config{Tracker: g})
+			b := New(Traits{VolumeWord: "volume", VolumeID: func(cloud.VolumeID) bool { return true }, Largest: cloud.TiB, ShowsChanges: g.shows}, g, runner, nil)
+			began := time.Now()
+			exp, err := b.ExpandVolume(t.Context(), "v", 20*cloud.GiB)
+			if fault.Of(err) == fault.Unavailable {
+				exp, err = b.ExpandVolume(t.Context(), "v", 20*cloud.GiB)
+			}
+			if err != nil || exp.Size != 20*cloud.GiB || g.resized != 1 || time.Since(began) < 10*time.Second {
+				t.Errorf("%s: ExpandVolume = %+v, %v after %s and %d requests, want its own growth when both have failed", name, exp, err, time.Since(began), g.resized)
+			}
+			if err := runner.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

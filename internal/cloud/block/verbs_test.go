@@ -10,7 +10,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // scene is a cloud with one volume, in which nothing else is under way.
@@ -20,7 +19,6 @@ type scene struct {
 	vol     *Volume
 	lags    bool  // reads show the volume as it was
 	refuses error // the next growth
-	grows   int   // so many reads show that another controller's growth is under way
 	// attach, unless it is nil, is what an attach waits for.
 	attach           chan struct{}
 	resized, deleted int
@@ -29,10 +27,6 @@ type scene struct {
 
 func (s *scene) Volume(context.Context, cloud.VolumeID, budget.Priority) (*Volume, error) {
 	v := *s.vol
-	if s.grows > 0 {
-		v.Hindered = fault.Busy
-	}
-	s.grows--
 	return &v, nil
 }
 
@@ -92,17 +86,6 @@ func TestASizeThatIsReadLate(t *testing.T) {
 	simulated(t, s, Traits{}, func(t *testing.T, b *Verbs) {
 		if exp, err := b.ExpandVolume(t.Context(), "v", 20*cloud.GiB); err != nil || exp.Size != 20*cloud.GiB {
 			t.Errorf("ExpandVolume = %+v, %v, want the size that was asked for", exp, err)
-		}
-	})
-}
-
-// C5: another controller may begin a growth between the end of the last one and the read.
-func TestOneGrowthAfterAnother(t *testing.T) {
-	s := &scene{vol: at(), grows: 3}
-	simulated(t, s, Traits{ShowsChanges: true}, func(t *testing.T, b *Verbs) {
-		exp, err := b.ExpandVolume(t.Context(), "v", 10*cloud.GiB)
-		if err != nil || exp.Size != 10*cloud.GiB || s.resized > 0 || s.grows >= 0 {
-			t.Errorf("ExpandVolume = %+v, %v with %d requests, want the size when nothing is under way", exp, err, s.resized)
 		}
 	})
 }

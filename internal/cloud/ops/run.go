@@ -87,7 +87,8 @@ func (r *Runner) Repeat(ctx context.Context, call func() error) error {
 	}
 }
 
-// Settle waits until no operation of an object is running, and then reads it.
+// Settle waits until no operation of an object is running, and then reads it. If another controller has begun one by the end of the
+// read, which may show what that will take back if it fails, Settle begins again.
 func Settle[S any](ctx context.Context, r *Runner, object string, state func(ctx context.Context) (S, error)) (S, error) {
 	var none S
 	if f, ok := r.underWay(object).(interface{ ended() <-chan struct{} }); ok { // its request may not have been answered yet
@@ -97,10 +98,21 @@ func Settle[S any](ctx context.Context, r *Runner, object string, state func(ctx
 			return none, fmt.Errorf("wait for what is under way with %s: %w: %w", object, fault.Unavailable, ctx.Err())
 		}
 	}
-	if _, err := r.settle(ctx, object); err != nil {
-		return none, err
+	for {
+		if _, err := r.settle(ctx, object); err != nil {
+			return none, err
+		}
+		s, err := state(ctx)
+		if err != nil {
+			return none, err
+		}
+		switch begun, err := r.settle(ctx, object); {
+		case err != nil:
+			return none, err
+		case begun == 0:
+			return s, nil
+		}
 	}
-	return state(ctx)
 }
 
 // inflight is a change that has left the queue. It lasts until its operation in the cloud ends, whatever its caller does.
