@@ -1,9 +1,14 @@
 package device
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A5, A6: the machine's own disks are counted, the cloud's volumes never, however many there are and also while
@@ -65,4 +70,40 @@ func TestForeignDisksAreCountedAndVolumesAreNot(t *testing.T) {
 			}
 		})
 	}
+}
+
+// L9, A5: the kernel asks a virtio disk for its serial at each read. A disk that hangs ends neither the start of the program nor a
+// scrape of its metrics, and counts as the machine's own meanwhile.
+func TestForeignDisksWhileADiskHangs(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.virtio("vdx", "fhm0123456789abcdefg")
+	m.virtio("vdy", "fhm1123456789abcdefg")
+	serial := filepath.Join(m.root, "sys/block/vdy/serial")
+	if err := errors.Join(os.Remove(serial), unix.Mkfifo(serial, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	b := NewByID(ByIDConfig{DeviceDir: filepath.Join(m.root, "by-id"), SysDir: filepath.Join(m.root, "sys"), LinkPrefix: "virtio-"})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 3 {
+			if got, err := b.Foreign(); got != 1 || err != nil {
+				t.Errorf("Foreign = %d, %v, want 1", got, err)
+			}
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(2 * openBound):
+		t.Error("Foreign hangs with the disk")
+	}
+	disk, err := os.OpenFile(serial, os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(serial), disk.Close()); err != nil { // what reads it returns
+		t.Fatal(err)
+	}
+	<-done
 }

@@ -17,7 +17,8 @@ import (
 )
 
 // Foreign counts the machine's disks that are not volumes of the cloud, such as its boot and swap disks, on the bus of the
-// cloud's disks: they count towards the machine's attach limit too. The number does not depend on which volumes are attached.
+// cloud's disks: they count towards the machine's attach limit too. The number does not depend on which volumes are attached. A disk
+// that hangs counts, because it may be the machine's own.
 func (b *ByID) Foreign() (int64, error) {
 	all, err := os.ReadDir(filepath.Join(b.sysDir, "block"))
 	if err != nil {
@@ -69,7 +70,7 @@ func (b *ByID) foreign(kernel string) (bool, error) {
 	if vendorErr == nil && modelErr == nil && strings.HasPrefix("scsi-0"+underscores(vendor+" "+model)+"_", b.linkPrefix) {
 		return false, nil
 	}
-	id, err := readIdentity(b.sysDir, kernel)
+	id, err := b.identity(context.Background(), kernel)
 	if err != nil || !b.isVolume(id) {
 		return true, nil
 	}
