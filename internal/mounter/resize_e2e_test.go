@@ -150,14 +150,27 @@ func TestGrow(t *testing.T) {
 	}
 }
 
+// failingInUse is failing, and from then on another program uses the filesystem.
+type failingInUse struct{ user *os.File }
+
+func (f *failingInUse) Run(ctx context.Context, cmd host.Command) (out host.Output, err error) {
+	if cmd.Name == "xfs_growfs" {
+		if f.user, err = os.Open(cmd.Args[len(cmd.Args)-1]); err != nil {
+			return out, err
+		}
+	}
+	return failing{}.Run(ctx, cmd)
+}
+
 // E5: what a call has mounted is taken down when it does not grow, since its kind of failure means to the kubelet that
-// nothing is mounted; what was mounted before stays, and the kind is one that the kubelet repeats.
+// nothing is mounted; what was mounted before, or is in use by now, stays, and the kind is one that the kubelet repeats.
 func TestAGrowthThatFailsAtStage(t *testing.T) {
 	t.Parallel()
 	for _, fs := range []mounter.Filesystem{mounter.XFS} { // the kernel alone grows an ext4
 		t.Run(string(fs), func(t *testing.T) {
 			t.Parallel()
-			good, bad := newMachine(), newMachine(failing{})
+			user := &failingInUse{}
+			good, bad, busy := newMachine(), newMachine(failing{}), newMachine(user)
 			dev, staging := staged(t, good, fs, small)
 			takeDown(t, good, dev, staging)
 			dev.grow(3 * small)
@@ -168,6 +181,7 @@ func TestAGrowthThatFailsAtStage(t *testing.T) {
 				mounted bool
 			}{
 				{"nothing is mounted", bad, fault.Precondition, false},
+				{"it cannot be taken down", busy, fault.Unavailable, true},
 				{"it grows", good, fault.None, true},
 				{"it is mounted already", bad, fault.Unavailable, true},
 			} {
@@ -176,9 +190,12 @@ func TestAGrowthThatFailsAtStage(t *testing.T) {
 				if fault.Of(err) != step.kind || mounted != step.mounted || lookErr != nil {
 					t.Errorf("%s: MountDevice = %v, want the kind %q; it is mounted: %v, %v, want %v", step.what, err, step.kind, mounted, lookErr, step.mounted)
 				}
-				if step.mounted {
+				if step.kind == fault.None {
 					dev.grow(5 * small)
 				}
+			}
+			if err := user.user.Close(); err != nil {
+				t.Fatal(err)
 			}
 			takeDown(t, good, dev, staging)
 		})

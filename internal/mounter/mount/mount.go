@@ -95,7 +95,8 @@ func (m *Mounter) mountAfresh(ctx context.Context, dev mounter.BlockDevice, at S
 		return nil
 	}
 	if undoErr := t.unmount(context.WithoutCancel(ctx), mounted.ID); undoErr != nil {
-		return fmt.Errorf("%w (and undoing it: %w)", err, undoErr)
+		// Never a kind that is final for kubelet, as above.
+		return fmt.Errorf("%w: %w (and undoing it: %w)", fault.Unavailable, err, undoErr)
 	}
 	return t.remove(made, err)
 }
