@@ -107,6 +107,8 @@ func (m *Mounter) Responds(ctx context.Context, at Mount) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, context.Canceled): // its caller has gone
+		return fmt.Errorf("the filesystem at %s: %w: %w", path, fault.Unavailable, err)
 	case errors.Is(err, wait.ErrNoAnswer) && m.works(at.Device, before):
 		return fmt.Errorf("the filesystem at %s waits for its device: %w: %w", path, fault.Unavailable, err)
 	case errors.Is(err, wait.ErrNoAnswer):

@@ -172,3 +172,16 @@ func hanging() int {
 	stacks := make([]byte, 1<<20)
 	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("mount.listOne("))
 }
+
+// A call that has ended, as when the kubelet restarts, proves nothing of the filesystem.
+func TestAnEndedCallFindsNoDeadMount(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	m := New(Config{})
+	for range 20 { // the answer may come first
+		err := m.Responds(ctx, Mount{Info: mountinfo.Info{ID: 7, Mountpoint: t.TempDir()}})
+		if err != nil && fault.Of(err) != fault.Unavailable {
+			t.Fatalf("Responds = %v, want %v", err, fault.Unavailable)
+		}
+	}
+}
