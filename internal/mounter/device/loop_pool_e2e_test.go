@@ -3,11 +3,17 @@
 package device
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
@@ -124,5 +130,59 @@ func TestPoolInAFileWithoutTheDriverIsTrimmedAway(t *testing.T) {
 	}
 	if now := allocated(t, image); now > 512*mib {
 		t.Errorf("after fstrim %d bytes are allocated: the test of trimmed pools proves nothing on this kernel", now)
+	}
+}
+
+// ownMounts marks the process of a test that has a mount namespace of its own.
+const ownMounts = "DEVICE_TEST_OWN_MOUNTS"
+
+// L9: a pool whose disk hangs stops no volume of another pool. A FUSE that nothing serves stands for that disk, in a mount
+// namespace where no other program of the machine meets it.
+func TestPoolThatHangsStopsNoOtherPool(t *testing.T) {
+	if os.Getenv(ownMounts) == "" {
+		child := exec.CommandContext(t.Context(), "unshare", "-m", "--propagation", "private", os.Args[0], "-test.run=^"+t.Name()+"$")
+		child.Env = append(os.Environ(), ownMounts+"=1")
+		if out, err := child.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
+	}
+	sound, hangs := t.TempDir(), t.TempDir()
+	r := newRig(t, sound)
+	c := r.create(t, "a", 16*mib)
+	d := r.open(t, c)
+	defer func() { _ = d.Close() }()
+	table := mounts.Table(t, sound, hangs)
+	set, err := pools.Open(t.Context(), pool.Config{Dir: sound, Node: "n1", MountTable: table},
+		pool.Config{Dir: hangs, Name: "b", Node: "n1", MountTable: table})
+	if err != nil {
+		t.Fatal(err)
+	}
+	volumes := filepath.Join(hangs, "volumes")
+	server, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err == nil {
+		err = errors.Join(os.MkdirAll(volumes, 0o700),
+			unix.Mount("hangs", volumes, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server.Fd())))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	thaw := func() { _ = server.Close() } // what waits for it gets an error
+	defer func() {
+		thaw()
+		if err := mounts.Unmount(volumes); err != nil {
+			t.Error(err)
+		}
+	}()
+	disks := NewPools(set, "n1", LoopConfig{})
+	for range 3 {
+		err := within(t, "Number", thaw, func(ctx context.Context) error {
+			number, err := disks.Number(ctx, c)
+			if number != d.Number() {
+				t.Errorf("Number = %d, want %d", number, d.Number())
+			}
+			return err
+		})
+		wantKind(t, "Number", err, fault.None)
 	}
 }

@@ -96,7 +96,11 @@ func (l *Pools) elsewhere(ctx context.Context, h pool.Handle) pool.Storage {
 		if p.Name() != h.Pool {
 			switch p := p.(type) {
 			case *files.Pool:
-				_, err = os.Lstat(p.ImagePath(h.ID))
+				// A pool whose disk hangs does not stop the volumes of the others.
+				err = l.blank.guard.run(ctx, "pool "+p.Name(), openBound, func(context.Context) error {
+					_, err := os.Lstat(p.ImagePath(h.ID))
+					return err
+				})
 			case *lvm.Pool:
 				_, err = (&group{blank: l.blank, pool: p}).Number(ctx, Spec{Volume: h.String()})
 			}
