@@ -12,6 +12,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/lvm"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // Pools finds the volumes of all pools of a node. For a volume in a missing pool it returns fault.Precondition and never
@@ -39,8 +40,17 @@ func NewPools(pools *pools.Set, node string, cfg LoopConfig) *Pools {
 }
 
 // Check proves that all pools are there and writable, and, if a pool needs loop devices, that their settings can be written. It
-// switches discard off below pools that were mounted since the last Check.
+// switches discard off below pools that were mounted since the last Check. While a pool's disk hangs, it waits in one thread, however
+// often Check is called.
 func (l *Pools) Check(ctx context.Context) error {
+	err := l.blank.guard.Run(ctx, "the pools", openBound, l.check)
+	if errors.Is(err, wait.ErrNoAnswer) {
+		return fmt.Errorf("the disk of a pool hangs (see the kernel's log): %w: %w", fault.Unavailable, err)
+	}
+	return err
+}
+
+func (l *Pools) check(ctx context.Context) error {
 	usable, missing := l.pools.Pools(ctx)
 	if !slices.ContainsFunc(usable, isFiles) {
 		return missing
