@@ -26,9 +26,10 @@ func (p *Pool) mounted(table string) (kind string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("pool %s: %w", p.dir, err)
 	}
+	var device uint64
 	for _, m := range mounts { // the last of several mounts at one place is the visible one
 		if m.Mountpoint == dir {
-			kind = ""
+			kind, device = "", unix.Mkdev(uint32(m.Major), uint32(m.Minor))
 			if m.Root == "/" {
 				kind = m.FSType
 			}
@@ -36,12 +37,26 @@ func (p *Pool) mounted(table string) (kind string, err error) {
 	}
 	switch kind {
 	case "xfs", "ext4":
-		return kind, nil
+		return kind, p.checkUncovered(dir, device)
 	case "":
 		return "", fmt.Errorf("no filesystem is mounted at %s; mount a disk, or a file, with an xfs or ext4 of its own there, as docs/quickstart.md shows: %w: %w",
 			p.dir, fault.PoolUnusable, pool.ErrNotHere)
 	}
 	return "", fmt.Errorf("the filesystem at %s is %s; pools are on xfs or ext4: %w", p.dir, kind, fault.PoolUnusable)
+}
+
+// checkUncovered refuses a folder that is not on the filesystem mounted there, because a later mount at a folder above covers it. The
+// covered filesystem stays in the mount table.
+func (p *Pool) checkUncovered(dir string, device uint64) error {
+	var st unix.Stat_t
+	err := pool.RetryEINTR(func() error { return unix.Stat(dir, &st) })
+	if err != nil {
+		return fmt.Errorf("pool %s: %w", p.dir, pool.KindOf(err))
+	}
+	if st.Dev != device {
+		return fmt.Errorf("another mount covers the filesystem at %s; mount the pool's disk after it: %w", p.dir, fault.PoolUnusable)
+	}
+	return nil
 }
 
 // canReflink reports whether the pool on a filesystem of this kind creates snapshots and clones by reflink. Overwriting shared

@@ -27,6 +27,7 @@ func TestOpenNeedsAMountedFilesystem(t *testing.T) {
 		"nothing":                  {other, true, "no filesystem is mounted at " + dir},
 		"a folder of a filesystem": {mount("/var/lib/pool", "ext4"), true, "no filesystem is mounted at " + dir},
 		"a folder over a mount":    {mount("/", "xfs") + mount("/var/lib/pool", "ext4"), true, "mount a disk, or a file"},
+		"an xfs under a mount":     {mount("/", "xfs"), false, "another mount covers the filesystem at " + dir},
 		"memory":                   {mount("/", "tmpfs"), false, "is tmpfs; pools are on xfs or ext4"},
 		"btrfs over an xfs":        {mount("/", "xfs") + mount("/", "btrfs"), false, "is btrfs"},
 	} {

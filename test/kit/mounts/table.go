@@ -29,12 +29,16 @@ func Table(t testing.TB, folders ...string) string {
 	return file
 }
 
-// Write writes such a table anew: the mounts have changed.
+// Write writes such a table again, when the mounts have changed. A mount has the device number of its folder, if that exists.
 func Write(t testing.TB, file string, folders ...string) {
 	t.Helper()
 	var table strings.Builder
 	for i, folder := range folders {
-		fmt.Fprintf(&table, "%d 1 7:%d / %s rw - ext4 /dev/loop%d rw\n", 10+i, i, folder, i)
+		st := unix.Stat_t{Dev: unix.Mkdev(7, uint32(i))}
+		if err := unix.Stat(folder, &st); err != nil && !errors.Is(err, unix.ENOENT) {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&table, "%d 1 %d:%d / %s rw - ext4 /dev/loop%d rw\n", 10+i, unix.Major(st.Dev), unix.Minor(st.Dev), folder, i)
 	}
 	if err := os.WriteFile(file, []byte(table.String()), 0o600); err != nil {
 		t.Fatal(err)
