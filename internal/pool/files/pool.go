@@ -278,8 +278,8 @@ func (p *Pool) checkOwner() error {
 	return nil
 }
 
-// checkEmpty refuses a filesystem that holds anything but files of an interrupted Open. One with volumes
-// but without pool.json is a pool that lost the file: a new pool.json would hide the loss.
+// checkEmpty refuses a filesystem that holds anything but files of an interrupted Open. One with volumes or snapshots but without
+// pool.json is a pool that lost the file: a new pool.json would hide the loss.
 func (p *Pool) checkEmpty(cfg pool.Config) error {
 	known := map[string]bool{pool.LockFile: true, string(pool.Volumes): true, string(pool.Snapshots): true, metaFile + newExt: true, "probe" + newExt: true, "lost+found": true}
 	found, err := os.ReadDir(p.dir)
@@ -291,13 +291,17 @@ func (p *Pool) checkEmpty(cfg pool.Config) error {
 			return fmt.Errorf("%s is not a pool and not empty (it holds %q); mount an empty filesystem there: %w", p.dir, e.Name(), fault.PoolUnusable)
 		}
 	}
-	files, err := os.ReadDir(p.path(string(pool.Volumes)))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read pool %s: %w", p.dir, pool.KindOf(err))
+	held := 0
+	for _, f := range []pool.Folder{pool.Volumes, pool.Snapshots} {
+		files, err := os.ReadDir(p.path(string(f)))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("read pool %s: %w", p.dir, pool.KindOf(err))
+		}
+		held += len(files)
 	}
-	if len(files) > 0 {
-		return fmt.Errorf(`pool %s has lost its %s but holds %d files of volumes; put the file back, or if this really is the pool of node %[4]s, write {"format":1,"node":%[4]q,"name":%[5]q,"id":%[6]q,"created":%[7]q} into it: %[8]w`,
-			p.dir, metaFile, len(files), cfg.Node, cfg.OwnName(), pool.NewID(), time.Now().UTC().Format(time.RFC3339), fault.PoolUnusable)
+	if held > 0 {
+		return fmt.Errorf(`pool %s has lost its %s but holds %d files of volumes and snapshots; put the file back, or if this really is the pool of node %[4]s, write {"format":1,"node":%[4]q,"name":%[5]q,"id":%[6]q,"created":%[7]q} into it: %[8]w`,
+			p.dir, metaFile, held, cfg.Node, cfg.OwnName(), pool.NewID(), time.Now().UTC().Format(time.RFC3339), fault.PoolUnusable)
 	}
 	return nil
 }

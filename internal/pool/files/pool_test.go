@@ -120,6 +120,11 @@ func TestOpenRefusesWhatIsNotThisNodesPool(t *testing.T) {
 			mustCreate(t, openPool(t, dir), "a", small)
 			must(t, os.Remove(filepath.Join(dir, metaFile)))
 		}, pool.Config{Node: "n1"}, fault.Precondition, []string{"lock", "snapshots", "volumes"}},
+		"a pool with snapshots alone that lost its pool.json is refused": {func(t *testing.T, dir string) {
+			p := openPool(t, dir)
+			must(t, os.WriteFile(p.file(pool.SnapshotRef(pool.NewID()), imageExt), nil, 0o600))
+			must(t, os.Remove(filepath.Join(dir, metaFile)))
+		}, pool.Config{Node: "n1"}, fault.Precondition, []string{"lock", "snapshots", "volumes"}},
 		"a damaged pool.json is refused": {func(t *testing.T, dir string) {
 			openPool(t, dir)
 			must(t, os.Truncate(filepath.Join(dir, metaFile), 9))
