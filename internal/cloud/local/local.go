@@ -174,7 +174,7 @@ func (l *Local) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 	}
 	from, err := l.source(p, req.Source)
 	if err == nil {
-		err = l.checkOthers(ctx, p, req.Name)
+		err = l.pools.CheckOthers(ctx, p, req.Name)
 	}
 	if err != nil {
 		return cloud.Volume{}, fmt.Errorf("create volume %q: %w", req.Name, err)
@@ -184,21 +184,6 @@ func (l *Local) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 		return cloud.Volume{}, err
 	}
 	return volume(p, pool.Entry{ID: r.ID, Kind: pool.Whole, Record: r, Size: r.Size, File: p.FileName(r.ID)}), nil
-}
-
-// checkOthers returns fault.Conflict if another pool has a volume with this name, because the class of the request has changed its
-// pool. Each pool checks its own names, and a missing pool does not affect the others.
-func (l *Local) checkOthers(ctx context.Context, p pool.Storage, name string) error {
-	usable, _ := l.pools.Pools(ctx)
-	for _, other := range usable {
-		if other == p {
-			continue
-		}
-		if e, err := other.FindByName(ctx, name); err == nil {
-			return fmt.Errorf("the name belongs to volume %s: %w", other.Handle(e.ID), fault.Conflict)
-		}
-	}
-	return nil
 }
 
 // FindVolume returns the volume with this name. It waits while the volume is being zeroed.

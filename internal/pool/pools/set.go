@@ -10,10 +10,12 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/lvm"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // Set is the pools of one node, by their names. The id of a volume or a snapshot names its pool.
@@ -25,6 +27,7 @@ type Set struct {
 	members map[string]*member
 	// opening admits one goroutine at a time. It is a channel, so that waiting for it ends with the context.
 	opening chan struct{}
+	others  wait.Guard
 }
 
 // member is one pool of a set.
@@ -127,6 +130,35 @@ func (s *Set) FindByName(ctx context.Context, name string) (pool.Storage, pool.E
 // FindSnapshot is FindByName for a snapshot.
 func (s *Set) FindSnapshot(ctx context.Context, name string) (pool.Storage, pool.Entry, error) {
 	return s.find(ctx, name, pool.Storage.FindSnapshot)
+}
+
+// othersBound is how long CheckOthers waits for each pool. It is long enough for a volume group that runs other commands meanwhile.
+const othersBound = 5 * time.Second
+
+// CheckOthers returns fault.Conflict if another pool than p has a volume with this name, because the class of the request has changed
+// its pool. Each pool checks its own names. A pool that is missing, or whose disk hangs, does not affect the others.
+func (s *Set) CheckOthers(ctx context.Context, p pool.Storage, name string) error {
+	for _, other := range s.Opened() {
+		if other == p {
+			continue
+		}
+		err := s.others.Run(ctx, other.Name(), othersBound, func(ctx context.Context) error {
+			entries, err := other.List(ctx)
+			if err != nil {
+				return nil //nolint:nilerr // it is missing
+			}
+			for _, e := range pool.Named(entries, name) {
+				if e.Kind == pool.Whole || e.Kind == pool.UnderWay {
+					return fmt.Errorf("the name belongs to volume %s: %w", other.Handle(e.ID), fault.Conflict)
+				}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, wait.ErrNoAnswer) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Set) find(ctx context.Context, name string, in func(pool.Storage, context.Context, string) (pool.Entry, error)) (holder pool.Storage, found pool.Entry, err error) {

@@ -57,7 +57,7 @@ var rules = withClouds(map[string]rule{
 	"internal/pool/extents":      {ours: []string{"pool"}, outside: []string{unix}},
 	"internal/pool/files":        {ours: []string{"fault", "host", "pool", "pool/extents"}, outside: []string{unix}},
 	"internal/pool/lvm":          {ours: []string{"fault", "pool", "wait"}, outside: []string{unix}},
-	"internal/pool/pools":        {ours: []string{"fault", "pool", "pool/files", "pool/lvm"}},
+	"internal/pool/pools":        {ours: []string{"fault", "pool", "pool/files", "pool/lvm", "wait"}},
 	"internal/cloud/local":       {ours: []string{"cloud", "fault", "profile", "pool", "pool/pools"}, outside: []string{zap}},
 	"internal/driver/doctor":     {ours: []string{"driver", "fault", "pool", "pool/files", "pool/pools"}},
 	"internal/driver/relocate":   {ours: []string{"driver", "fault"}},

@@ -1,0 +1,50 @@
+package local_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/lvm"
+)
+
+// The disk of one pool hangs. Volumes are created in the others.
+func TestPoolThatHangsStopsNoOther(t *testing.T) {
+	for name, hang := range map[string]func(t *testing.T, host *lvm.Host, dir string) (end func()){
+		"each command of LVM": func(_ *testing.T, host *lvm.Host, _ string) func() {
+			stuck := make(chan struct{})
+			host.Hook = func([]string) { <-stuck }
+			return func() { close(stuck) }
+		},
+		"a process that has the lock of a pool of files": func(t *testing.T, _ *lvm.Host, dir string) func() {
+			unlock, err := pool.NewLock(dir).Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return unlock
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, other := t.TempDir(), t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				host := lvm.New(gib)
+				files, group := at(t, other), groupPool(t, host)
+				files.Name, group.Name = "files", "group"
+				l := openGroup(t, at(t, dir), files, group)
+				defer hang(t, host, other)()
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				began := time.Now()
+				_, err := l.CreateVolume(ctx, cloud.CreateVolumeRequest{Name: "a", Size: size})
+				wantKind(t, "CreateVolume", err, fault.None)
+				if took := time.Since(began); took > 7*time.Second {
+					t.Errorf("CreateVolume took %s", took)
+				}
+			})
+		})
+	}
+}
