@@ -12,7 +12,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/lvm"
 )
 
-// The disk of one pool hangs. Volumes are created in the others.
+// L9: the disk of one pool hangs. Volumes are created in the others.
 func TestPoolThatHangsStopsNoOther(t *testing.T) {
 	for name, hang := range map[string]func(t *testing.T, host *lvm.Host, dir string) (end func()){
 		"each command of LVM": func(_ *testing.T, host *lvm.Host, _ string) func() {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -25,8 +26,7 @@ import (
 // configuration and different disks.
 type Set struct {
 	members map[string]*member
-	// opening admits one goroutine at a time. It is a channel, so that waiting for it ends with the context.
-	opening chan struct{}
+	opening wait.Guard // one open of a pool at a time
 	others  wait.Guard
 }
 
@@ -42,7 +42,7 @@ func (m *member) leftOut(err error) bool { return errors.Is(err, pool.ErrNotHere
 // Open opens the pools of one node. They have different names, and so different filesystems, because each stores its name. It fails if
 // none can be used.
 func Open(ctx context.Context, configs ...pool.Config) (*Set, error) {
-	s := &Set{members: map[string]*member{}, opening: make(chan struct{}, 1)}
+	s := &Set{members: map[string]*member{}}
 	for _, cfg := range configs {
 		s.members[cmp.Or(cfg.Name, pool.DefaultName)] = &member{cfg: cfg}
 	}
@@ -186,29 +186,44 @@ func (s *Set) find(ctx context.Context, name string, in func(pool.Storage, conte
 	return nil, pool.Entry{}, fmt.Errorf("no pool has the name %q: %w", name, fault.NotFound)
 }
 
-// open returns the pool of a member, and opens it if it is not open yet.
+// openBound is how long the open of one of several pools may take, because its disk may hang. It is so short that the programs serve
+// the other pools before the kubelet takes the start for failed.
+const openBound = 20 * time.Second
+
+// open returns the pool of a member, and opens it if it is not open yet. An open that takes longer than openBound goes on, and until
+// it ends the pool is missing. A pool that is the only one is waited for.
 func (s *Set) open(ctx context.Context, m *member) (pool.Storage, error) {
 	if p := m.pool.Load(); p != nil {
 		return *p, nil
 	}
-	select {
-	case s.opening <- struct{}{}:
-	case <-ctx.Done():
+	bound := openBound
+	if len(s.members) == 1 {
+		bound = math.MaxInt64
+	}
+	name := cmp.Or(m.cfg.Name, pool.DefaultName)
+	err := s.opening.Run(ctx, name, bound, func(ctx context.Context) error {
+		if m.pool.Load() != nil {
+			return nil
+		}
+		p, err := openPool(context.WithoutCancel(ctx), m.cfg)
+		if err == nil {
+			m.pool.Store(&p)
+		}
+		return err
+	})
+	switch {
+	case ctx.Err() != nil && errors.Is(err, wait.ErrNoAnswer):
 		return nil, ctx.Err()
+	case errors.Is(err, wait.ErrNoAnswer):
+		err = fmt.Errorf("%s takes too long to open; look for its disk in the kernel's log: %w: %w", m.cfg.Dir, fault.PoolUnusable, err)
 	}
-	defer func() { <-s.opening }()
-	if p := m.pool.Load(); p != nil {
-		return *p, nil
-	}
-	p, err := openPool(ctx, m.cfg)
 	if err != nil && len(s.members) > 1 {
-		err = fmt.Errorf("pool %s: %w", cmp.Or(m.cfg.Name, pool.DefaultName), err)
+		err = fmt.Errorf("pool %s: %w", name, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	m.pool.Store(&p)
-	return p, nil
+	return *m.pool.Load(), nil
 }
 
 // Opened returns the pools that were opened, also those that are missing by now.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
@@ -269,6 +271,38 @@ func TestPoolThatHangsStopsNoOther(t *testing.T) {
 	must(t, p.Delete(t.Context(), mustCreate(t, p, "a").ID))
 	close(hang)
 	must(t, s.Close(t.Context()))
+}
+
+// L9: the disk of a volume group hangs when the program starts. The others serve, and it is opened once its disk answers.
+func TestPoolThatHangsAtTheStartStopsNoOther(t *testing.T) {
+	folder, lock, settings := filepath.Join(t.TempDir(), "pool"), t.TempDir(), t.TempDir()
+	must(t, os.Mkdir(filepath.Join(settings, "devices"), 0o755))
+	must(t, os.WriteFile(filepath.Join(settings, "devices", "cloudblock-vg"), nil, 0o644))
+	synctest.Test(t, func(t *testing.T) {
+		host := lvm.New(1 << 30)
+		hang := make(chan struct{})
+		host.Hook = func([]string) { <-hang }
+		s, err := Open(t.Context(), pool.Config{Name: "group", Dir: "lvm:vg", Node: "n1", LockDir: lock, LVMDir: settings, LVM: host}, configOf(t, folder))
+		must(t, err)
+		if took := s.Opened(); len(took) != 1 || took[0].Name() != pool.DefaultName {
+			t.Fatalf("Opened = %v, want the pool that answers", took)
+		}
+		h := pool.Handle{Node: "n1", Pool: "group", ID: pool.NewID()}
+		began := time.Now()
+		for range 3 {
+			_, err = s.Of(t.Context(), h)
+			wantReason(t, "Of", err, fault.PoolUnusable)
+			wantReason(t, "Check", s.Check(t.Context()), fault.PoolUnusable)
+		}
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("calls for a pool that hangs wait for %s, want none", waited)
+		}
+		close(hang)
+		synctest.Wait()
+		_, err = s.Of(t.Context(), h)
+		must(t, err)
+		must(t, s.Close(t.Context()))
+	})
 }
 
 // C14: a folder that cannot be read proves nothing about the volumes in it.
