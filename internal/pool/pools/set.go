@@ -133,7 +133,7 @@ func (s *Set) FindSnapshot(ctx context.Context, name string) (pool.Storage, pool
 }
 
 // othersBound is how long CheckOthers waits for each pool. It is long enough for a volume group that runs other commands meanwhile.
-const othersBound = 5 * time.Second
+const othersBound = 10 * time.Second
 
 // CheckOthers returns fault.Conflict if another pool than p has a volume with this name, because the class of the request has changed
 // its pool. Each pool checks its own names. A pool that is missing, or whose disk hangs, does not affect the others.
@@ -143,7 +143,8 @@ func (s *Set) CheckOthers(ctx context.Context, p pool.Storage, name string) erro
 			continue
 		}
 		err := s.others.Run(ctx, other.Name(), othersBound, func(ctx context.Context) error {
-			entries, err := other.List(ctx)
+			// While it hangs, later calls do not wait for it again.
+			entries, err := other.List(context.WithoutCancel(ctx))
 			if err != nil {
 				return nil //nolint:nilerr // it is missing
 			}
