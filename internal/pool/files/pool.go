@@ -281,7 +281,10 @@ func (p *Pool) checkOwner() error {
 // checkEmpty refuses a filesystem that holds anything but files of an interrupted Open. One with volumes or snapshots but without
 // pool.json is a pool that lost the file: a new pool.json would hide the loss.
 func (p *Pool) checkEmpty(cfg pool.Config) error {
-	known := map[string]bool{pool.LockFile: true, string(pool.Volumes): true, string(pool.Snapshots): true, metaFile + newExt: true, "probe" + newExt: true, "lost+found": true}
+	known := map[string]bool{
+		pool.LockFile: true, string(pool.Volumes): true, string(pool.Snapshots): true, metaFile + newExt: true, "probe" + newExt: true, "lost+found": true,
+		metaFile: true, // another program may make the pool at this moment
+	}
 	found, err := os.ReadDir(p.dir)
 	if err != nil {
 		return fmt.Errorf("read pool %s: %w", p.dir, pool.KindOf(err))

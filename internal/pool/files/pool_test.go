@@ -97,6 +97,18 @@ func files(t *testing.T, p *Pool) []string {
 	return names
 }
 
+// Both programs of a node start at the same time: one finds a folder without a pool, and the other makes it then.
+func TestPoolThatAnotherProgramHasJustMadeIsNotForeign(t *testing.T) {
+	dir := t.TempDir()
+	openPool(t, dir)
+	cfg := configOf(t, dir)
+	p, err := newPool(cfg)
+	must(t, err)
+	if err := p.checkEmpty(cfg); err != nil {
+		t.Errorf("checkEmpty = %v, want no error", err)
+	}
+}
+
 func TestOpenRefusesWhatIsNotThisNodesPool(t *testing.T) {
 	tests := map[string]struct {
 		prepare func(t *testing.T, dir string)
