@@ -26,8 +26,8 @@ import (
 // configuration and different disks.
 type Set struct {
 	members map[string]*member
-	opening wait.Guard // one open of a pool at a time
-	others  wait.Guard
+	// Each runs one call of a pool at a time.
+	opening, checking, others wait.Guard
 }
 
 // member is one pool of a set.
@@ -73,7 +73,7 @@ func (s *Set) Pools(ctx context.Context, except ...string) (usable []pool.Storag
 			continue
 		}
 		if err == nil {
-			err = p.Check(ctx)
+			err = s.check(ctx, p)
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -85,6 +85,19 @@ func (s *Set) Pools(ctx context.Context, except ...string) (usable []pool.Storag
 		return nil, err
 	}
 	return usable, errors.Join(errs...)
+}
+
+// checkBound is how long the check of a pool may take before the pool counts as missing, because its disk may hang. Others that check it
+// at the same time wait for their turn.
+const checkBound = 30 * time.Second
+
+// check is the pool's Check. While one hangs, later ones fail at once.
+func (s *Set) check(ctx context.Context, p pool.Storage) error {
+	err := s.checking.Run(ctx, p.Name(), checkBound, func(ctx context.Context) error { return p.Check(context.WithoutCancel(ctx)) })
+	if errors.Is(err, wait.ErrNoAnswer) {
+		err = fmt.Errorf("pool %s does not answer; look for its disk in the kernel's log: %w: %w", p.Location(), fault.PoolUnusable, err)
+	}
+	return err
 }
 
 // Check returns an error while a pool is missing.

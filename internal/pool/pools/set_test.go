@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -250,39 +249,52 @@ func TestMissingPoolStopsNoOther(t *testing.T) {
 	}
 }
 
-// L9: a volume group whose disk hangs stops no call for another pool.
-func TestPoolThatHangsStopsNoOther(t *testing.T) {
-	host := lvm.New(1 << 30)
-	hang := make(chan struct{})
-	var hangs atomic.Bool
-	host.Hook = func([]string) {
-		if hangs.Load() {
-			<-hang
-		}
-	}
+// groupOf is that of the pool "group" on the volume group of a host.
+func groupOf(t *testing.T, host *lvm.Host) pool.Config {
+	t.Helper()
 	cfg := pool.Config{Name: "group", Dir: "lvm:vg", Node: "n1", LockDir: t.TempDir(), LVMDir: t.TempDir(), LVM: host}
 	must(t, os.Mkdir(filepath.Join(cfg.LVMDir, "devices"), 0o755))
 	must(t, os.WriteFile(filepath.Join(cfg.LVMDir, "devices", "cloudblock-vg"), nil, 0o644))
-	s, err := Open(t.Context(), cfg, configOf(t, filepath.Join(t.TempDir(), "pool")))
-	must(t, err)
-	hangs.Store(true)
-	p, err := s.Of(t.Context(), pool.Handle{Node: "n1", Pool: pool.DefaultName, ID: pool.NewID()})
-	must(t, err)
-	must(t, p.Delete(t.Context(), mustCreate(t, p, "a").ID))
-	close(hang)
-	must(t, s.Close(t.Context()))
+	return cfg
+}
+
+// L9: a volume group whose disk hangs stops no call for another pool.
+func TestPoolThatHangsStopsNoOther(t *testing.T) {
+	host := lvm.New(1 << 30)
+	group, folder := groupOf(t, host), filepath.Join(t.TempDir(), "pool")
+	synctest.Test(t, func(t *testing.T) {
+		s, err := Open(t.Context(), group, configOf(t, folder))
+		must(t, err)
+		hang := make(chan struct{})
+		host.Hook = func([]string) { <-hang }
+		p, err := s.Of(t.Context(), pool.Handle{Node: "n1", Pool: pool.DefaultName, ID: pool.NewID()})
+		must(t, err)
+		made := mustCreate(t, p, "a")
+		if _, e, err := s.FindByName(t.Context(), "a"); err != nil || e.ID != made.ID {
+			t.Errorf("FindByName = %+v, %v, want volume %s", e, err, made.ID)
+		}
+		began := time.Now()
+		err = s.Check(t.Context())
+		wantReason(t, "Check", err, fault.PoolUnusable)
+		if waited := time.Since(began); waited > 0 || err == nil || !strings.Contains(err.Error(), "lvm:vg") {
+			t.Errorf("Check = %v after %s, want at once the pool that does not answer", err, waited)
+		}
+		must(t, p.Delete(t.Context(), made.ID))
+		close(hang)
+		synctest.Wait()
+		must(t, s.Check(t.Context()))
+		must(t, s.Close(t.Context()))
+	})
 }
 
 // L9: the disk of a volume group hangs when the program starts. The others serve, and it is opened once its disk answers.
 func TestPoolThatHangsAtTheStartStopsNoOther(t *testing.T) {
-	folder, lock, settings := filepath.Join(t.TempDir(), "pool"), t.TempDir(), t.TempDir()
-	must(t, os.Mkdir(filepath.Join(settings, "devices"), 0o755))
-	must(t, os.WriteFile(filepath.Join(settings, "devices", "cloudblock-vg"), nil, 0o644))
+	host := lvm.New(1 << 30)
+	group, folder := groupOf(t, host), filepath.Join(t.TempDir(), "pool")
 	synctest.Test(t, func(t *testing.T) {
-		host := lvm.New(1 << 30)
 		hang := make(chan struct{})
 		host.Hook = func([]string) { <-hang }
-		s, err := Open(t.Context(), pool.Config{Name: "group", Dir: "lvm:vg", Node: "n1", LockDir: lock, LVMDir: settings, LVM: host}, configOf(t, folder))
+		s, err := Open(t.Context(), group, configOf(t, folder))
 		must(t, err)
 		if took := s.Opened(); len(took) != 1 || took[0].Name() != pool.DefaultName {
 			t.Fatalf("Opened = %v, want the pool that answers", took)
