@@ -141,14 +141,18 @@ func (p *Pool) wait(ctx context.Context, j *zeroJob) error {
 // does not suffice; then nothing has changed. When the context ends it returns fault.Uncertain, the zeroing goes on, and a repeat
 // waits for it.
 func (p *Pool) Grow(ctx context.Context, id pool.ID, size int64) (int64, error) {
+	type growth struct {
+		has int64
+		job *zeroJob // nil: it is large enough
+	}
 	for {
-		var has int64
-		j, err := within(ctx, p, func(s groupState) (*zeroJob, error) {
+		g, err := within(ctx, p, func(s groupState) (growth, error) {
 			e, err := p.whole(s, id)
-			if has = e.Size; err != nil || size <= has {
-				return nil, err
+			if err != nil || size <= e.Size {
+				return growth{has: e.Size}, err
 			}
-			return p.grow(s, e, size)
+			j, err := p.grow(s, e, size)
+			return growth{e.Size, j}, err
 		})
 		switch {
 		case errors.Is(err, fault.Busy):
@@ -157,11 +161,11 @@ func (p *Pool) Grow(ctx context.Context, id pool.ID, size int64) (int64, error) 
 			}
 			continue
 		case err != nil:
-			return 0, fmt.Errorf("grow volume %s from %d to %d bytes: %w", p.Handle(id), has, size, err)
-		case j == nil:
-			return has, nil
+			return 0, fmt.Errorf("grow volume %s to %d bytes: %w", p.Handle(id), size, err)
+		case g.job == nil:
+			return g.has, nil
 		}
-		if err := p.wait(ctx, j); err != nil {
+		if err := p.wait(ctx, g.job); err != nil {
 			return 0, fmt.Errorf("grow volume %s: %w", p.Handle(id), err)
 		}
 	}
