@@ -128,6 +128,9 @@ func (p *Pool) load(cfg pool.Config) error {
 		if cfg.MustExist {
 			return fmt.Errorf("%s is not a pool of volumes: %w", p.Location(), fault.PoolUnusable)
 		}
+		if err := p.checkNew(s, cfg); err != nil {
+			return err
+		}
 		node, name = cfg.Node, cfg.OwnName()
 		if err := p.change("vgchange", "--addtag", nodeTag+node, "--addtag", poolTag+name, p.group); err != nil {
 			return err
@@ -139,6 +142,16 @@ func (p *Pool) load(cfg pool.Config) error {
 	p.SetOwner(node, name)
 	p.uuid = plain(s.ID)
 	return nil
+}
+
+// checkNew refuses a volume group that has lost its tags: new ones would give its volumes to whatever node has its disks.
+func (p *Pool) checkNew(s groupState, cfg pool.Config) error {
+	held := len(s.entries())
+	if held == 0 {
+		return nil
+	}
+	return fmt.Errorf("pool %s has lost the tag with its node but holds %d volumes; if this really is the pool of node %s, run `lvm vgchange --devicesfile %s --addtag %s --addtag %s %s`: %w",
+		p.Location(), held, cfg.Node, p.devices, nodeTag+cfg.Node, poolTag+cfg.OwnName(), p.group, fault.PoolUnusable)
 }
 
 // plain returns a UUID of LVM in the kernel's form.
@@ -369,9 +382,12 @@ func Examine(cfg pool.Config) error {
 		return err
 	}
 	if node := s.tag(nodeTag); node != "" {
-		if err := p.checkOwner(node, s.tag(poolTag), cfg); err != nil {
-			return err
-		}
+		err = p.checkOwner(node, s.tag(poolTag), cfg)
+	} else {
+		err = p.checkNew(s, cfg)
+	}
+	if err != nil {
+		return err
 	}
 	if s.MissingDisks > 0 {
 		return fmt.Errorf("pool %s lacks %d disks: %w", p.Location(), s.MissingDisks, fault.PoolUnusable)

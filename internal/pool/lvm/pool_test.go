@@ -187,6 +187,9 @@ func TestGroupPoolsThatAreRefused(t *testing.T) {
 		"of another name": {func(h *lvm.Host, _ *pool.Config) {
 			h.Groups()[0].Tags = []string{"cloudblock-node=n1", "cloudblock-pool=fast"}
 		}, fault.Precondition},
+		"volumes and no tag": {func(h *lvm.Host, _ *pool.Config) {
+			h.Groups()[0].Volumes = []*lvm.Volume{{Name: VolumeName(pool.NewID()), UUID: "f-1", Extents: []int{1}}}
+		}, fault.Precondition},
 		"no pool in a group":  {func(_ *lvm.Host, cfg *pool.Config) { cfg.MustExist = true }, fault.Precondition},
 		"extents of 384 KiB":  {func(h *lvm.Host, _ *pool.Config) { h.Groups()[0].Extent = 384 << 10 }, fault.Precondition},
 		"a thin pool":         {func(_ *lvm.Host, cfg *pool.Config) { cfg.Dir = "lvm:vg/thin" }, fault.InvalidArgument},
