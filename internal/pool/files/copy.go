@@ -46,7 +46,8 @@ func (p *Pool) createCopy(ctx context.Context, r pool.Record, from pool.Ref) (po
 	if err := p.admitCopy(entries, &r, &src); err != nil {
 		return pool.Record{}, err
 	}
-	return r, p.cloneImage(ctx, &r, src)
+	err = p.cloneImage(ctx, &r, src)
+	return r, err
 }
 
 // openSource opens an image to clone it, also one in use. The pool's lock, which the caller holds, keeps it from being removed.
