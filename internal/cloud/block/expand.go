@@ -59,29 +59,21 @@ func (b *Verbs) grow(ctx context.Context, name string, id cloud.VolumeID, size c
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	seen, err := b.resize(ctx, name, v, want)
-	if err != nil {
+	if err := b.resize(ctx, name, v, want); err != nil {
 		return nil, err
 	}
 	// The size is the one that the cloud shows after the growth (failure C5).
-	read := b.api.Volume
-	if seen != nil && !b.traits.ShowsChanges {
-		read = b.settled
-	}
-	switch v, err = read(ctx, id, budget.Read); {
+	switch v, err = b.api.Volume(ctx, id, budget.Read); {
 	case err != nil:
 		return nil, fmt.Errorf("%s: it has grown; read it after that: %w", name, err)
 	case v == nil:
 		return nil, fmt.Errorf("%s: %w: it has grown, and was deleted meanwhile", name, fault.NotFound)
-	case seen != nil && v.Size < want:
-		return nil, fmt.Errorf("%s: %w: another growth of it failed", name, fault.Unavailable)
 	}
 	v.Size = max(v.Size, want) // a change that has ended is newer than a read that lags behind
 	return v, nil
 }
 
-// resize requests a growth. seen is the volume if the size is there by another growth, and nil if it is by this one.
-func (b *Verbs) resize(ctx context.Context, name string, v *Volume, want cloud.Bytes) (seen *Volume, err error) {
+func (b *Verbs) resize(ctx context.Context, name string, v *Volume, want cloud.Bytes) error {
 	op := ops.Op[*Volume]{
 		Name: name, Kind: "resize", Object: b.VolumeKey(v.ID), Priority: budget.Write,
 		Submit: func(ctx context.Context, w *ops.Write) (*Volume, string, error) {
@@ -97,7 +89,8 @@ func (b *Verbs) resize(ctx context.Context, name string, v *Volume, want cloud.B
 			op.Machine = b.machineKey(v.AttachedTo[0])
 		}
 	}
-	return ops.Run(ctx, b.ops, op)
+	_, err := ops.Run(ctx, b.ops, op)
+	return err
 }
 
 // decideResize decides about a refused growth; see ops.Op.Decide. That the volume is attached is not a reason: most clouds grow attached

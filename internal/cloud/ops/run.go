@@ -244,6 +244,12 @@ func (f *inflight[S]) explain(refusal error, attempt int) (state S, waited int, 
 		return state, waited, fmt.Errorf("%w: %w", err, refusal)
 	}
 	err = f.op.Decide(state, unsettled == nil, refusal)
+	if err == nil && unsettled == nil { // as in Settle, it may be by what another controller has begun meanwhile
+		var begun int
+		if begun, unsettled = f.r.settle(f.write.ctx, f.op.Object, f.op.Related); begun > 0 || unsettled != nil {
+			waited, err = waited+begun, fmt.Errorf("%w: %w", fault.Busy, refusal)
+		}
+	}
 	if unsettled != nil && fault.Of(err) == fault.Busy {
 		return state, waited, fmt.Errorf("%w: %w", unsettled, refusal)
 	}
