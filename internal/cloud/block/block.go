@@ -155,10 +155,12 @@ func (b *Verbs) FindVolume(ctx context.Context, name string) (cloud.Volume, erro
 	v, doing := found, fmt.Sprintf("find volume %q: %s was found", name, b.VolumeKey(found.ID))
 	if v.busy() || !b.traits.ShowsChanges {
 		v, err = b.settled(ctx, v.ID, budget.Read)
+	} else { // it may have been found in a list that is older than its deletion
+		v, err = b.api.Volume(ctx, v.ID, budget.Read)
 	}
 	switch {
 	case err != nil:
-		return cloud.Volume{}, fmt.Errorf("%s, and is changing: %w: %w", doing, fault.Unavailable, err)
+		return cloud.Volume{}, fmt.Errorf("%s, and its state is unknown: %w: %w", doing, fault.Unavailable, err)
 	case v == nil:
 		return cloud.Volume{}, fmt.Errorf("%s, and is gone: %w", doing, fault.Unavailable)
 	case v.Hindered != nil:
