@@ -154,8 +154,10 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 	if err != nil {
 		c.sent(ctx, r, began, "error")
 		c.learn(r, budget.Rate{})
-		// A request that was late when it got its connection may have been written.
-		if cause := context.Cause(ctx); cause != nil && (!connected || !errors.Is(cause, ops.ErrLate)) {
+		switch cause := context.Cause(ctx); {
+		case connected && errors.Is(cause, ops.ErrLate):
+			err = errors.New("it got its connection late, and may have been written")
+		case cause != nil:
 			err = cause
 		}
 		return false, err

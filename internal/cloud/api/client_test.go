@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -131,6 +132,23 @@ func TestAWriteThatFindsNoConnectionInTimeWasNotSent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A1: a write whose time ends when it just got its connection may have been written, so its outcome is unknown.
+func TestAWriteThatIsLateOnItsConnectionMayHaveBeenSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := client(transport(func(r *http.Request) (*http.Response, error) { // as net/http does
+			<-r.Context().Done()
+			httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{})
+			return nil, context.Cause(r.Context())
+		}))
+		w := ops.NewWrite(t.Context(), budget.Write)
+		w.Before = time.Now().Add(2 * time.Second)
+		err := c.Do(t.Context(), api.Request{Doing: "change it", Method: "POST", Path: "/it", Write: w}, nil)
+		if fault.Of(err) != fault.Uncertain || errors.Is(err, ops.ErrLate) {
+			t.Errorf("Do = %v, want %q", err, fault.Uncertain)
+		}
+	})
 }
 
 // listener gives a server the connections that it is sent.
