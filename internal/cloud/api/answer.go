@@ -70,14 +70,15 @@ func (c *Client) answerOf(resp *http.Response, token string) (a *Answer, ok bool
 	return a, ok
 }
 
-// message reads {"id":..,"message":..,"request_id":..}.
+// message reads {"id":..,"message":..,"request_id":..}. The id is required, though a recorded one is empty: gateways send messages too.
 func message(body []byte) (Refusal, bool) {
 	var said struct {
-		Message   string `json:"message"`
-		RequestID string `json:"request_id"`
+		ID        *string `json:"id"`
+		Message   string  `json:"message"`
+		RequestID string  `json:"request_id"`
 	}
 	err := json.Unmarshal(body, &said)
-	return Refusal{Words: said.Message, RequestID: said.RequestID}, err == nil && said.Message != ""
+	return Refusal{Words: said.Message, RequestID: said.RequestID}, err == nil && said.ID != nil && said.Message != ""
 }
 
 // AnswerOf returns the cloud's answer in an error, or nil.

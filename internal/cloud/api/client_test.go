@@ -57,7 +57,7 @@ func TestEachOutcomeOfARequestBecomesItsKind(t *testing.T) {
 		read, write fault.Kind
 	}{
 		"an answer":                               {answers(200, json, `{"n":1}`), fault.None, fault.None},
-		"a refusal":                               {answers(422, json, `{"message":"busy"}`), fault.Busy, fault.Busy},
+		"a refusal":                               {answers(422, json, `{"id":"","message":"busy"}`), fault.Busy, fault.Busy},
 		"a failure of the cloud":                  {answers(500, json, `{}`), fault.Unavailable, fault.Uncertain},
 		"a gateway that gave up":                  {answers(504, "text/html", "<html>"), fault.Unavailable, fault.Uncertain},
 		"a timeout of the cloud":                  {answers(408, "", ""), fault.Unavailable, fault.Uncertain},

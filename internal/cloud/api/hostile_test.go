@@ -173,11 +173,12 @@ func TestOnlyA404OfTheCloudIsNotFound(t *testing.T) {
 		base http.RoundTripper
 		want bool
 	}{
-		"a 404":         {answers(404, "application/json", `{"message":"none"}`), true},
-		"a proxy's 404": {answers(404, "text/html", "<html>"), false},
-		"a refusal":     {answers(422, "application/json", `{"message":"busy"}`), false},
-		"an answer":     {answers(200, "application/json", `{}`), false},
-		"no connection": {fails(io.EOF), false},
+		"a 404":                   {answers(404, "application/json", `{"id":"not_found","message":"none"}`), true},
+		"a proxy's 404":           {answers(404, "text/html", "<html>"), false},
+		"a gateway's 404 in JSON": {answers(404, "application/json", `{"message":"no Route matched with those values","request_id":"r"}`), false},
+		"a refusal":               {answers(422, "application/json", `{"id":"","message":"busy"}`), false},
+		"an answer":               {answers(200, "application/json", `{}`), false},
+		"no connection":           {fails(io.EOF), false},
 	} {
 		var into struct{}
 		if err := client(tc.base).Do(t.Context(), api.Request{Method: http.MethodGet, Path: "/it"}, &into); api.NotFound(err) != tc.want {
