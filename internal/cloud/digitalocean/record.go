@@ -84,6 +84,15 @@ func (c *Cloud) madeFor(name string, v *volume) bool {
 	return ok && r[tags.Hash] == cloud.FullHash(name) && r[tags.Cluster] == c.cluster
 }
 
+// ownerOf returns the Mark of a volume from its record, or without one from its tags. The cloud keeps the case in which a tag was first
+// written, and anyone can add a tag.
+func ownerOf(v *volume) cloud.Mark {
+	if r, ok := parseRecord(v.Description); ok && r[tags.Cluster] != "" {
+		return cloud.Mark{Driver: true, Cluster: r[tags.Cluster]}
+	}
+	return tags.MarkOf(v.Tags)
+}
+
 // wordsOf returns a volume's tags, and its record as tags.
 func wordsOf(v *volume) []string {
 	words := slices.Clone(v.Tags)

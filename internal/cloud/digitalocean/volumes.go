@@ -139,7 +139,7 @@ func volumeOf(v *volume) cloud.Volume {
 		Source:  tags.SourceOf(words),
 		Device:  deviceOf(v.Name),
 		Tags:    tags.Read(words),
-		Mark:    tags.MarkOf(words),
+		Mark:    ownerOf(v),
 	}
 	for _, id := range v.DropletIDs {
 		vol.AttachedTo = append(vol.AttachedTo, nodeID(id))
