@@ -20,15 +20,16 @@ func TestWrongCommandsSayWhatIsWrong(t *testing.T) {
 	}
 	linode := []string{"--cloud=linode", "--cluster-id=a", "--credentials-file=/nonexistent"}
 	drivertest.WantRefused(t, whole, map[string]drivertest.CommandLine{
-		"volumes of no cloud":           {{"volumes"}, {"--cloud: required: " + strings.Join(profile.Names(), ", ")}},
-		"volumes of a cloud not known":  {{"volumes", "--cloud", "digitalocaen"}, {`--cloud "digitalocaen": known are digitalocean, `}},
-		"the last cloud counts":         {{"volumes", "--cloud=linode", "--cloud=local", "--output=json"}, {"--local-pool: required"}},
-		"an id that is none":            {{"volumes", "--cloud=local", "--local-pool=/p", "--delete=n1/0123"}, {"--delete: volume id \"n1/0123\" is not <node>/<pool>/"}},
-		"a duration without a unit":     {append(linode, "--operation-timeout=5"), {`--operation-timeout "5": not a duration, such as 90s`}},
-		"a flag that is none":           {append(linode, "--foo=1"), {"--foo: unknown flag"}},
-		"a switch that is no switch":    {append(linode, "--version=maybe"), {`--version "maybe": `}},
-		"a word that is no sub-command": {{"help"}, {`"help": unknown command; known are doctor, relocate, volumes`}},
-		"a misspelled sub-command":      {{"doctro", "--cloud=local"}, {`"doctro": unknown command`}},
+		"volumes of no cloud":             {{"volumes"}, {"--cloud: required: " + strings.Join(profile.Names(), ", ")}},
+		"volumes of a cloud not known":    {{"volumes", "--cloud", "digitalocaen"}, {`--cloud "digitalocaen": known are digitalocean, `}},
+		"the last cloud counts":           {{"volumes", "--cloud=linode", "--cloud=local", "--output=json"}, {"--local-pool: required"}},
+		"a list of claims without a name": {{"volumes", "--cloud=local", "--local-pool=/p", "--claimed="}, {"--claimed: it needs a file"}},
+		"an id that is none":              {{"volumes", "--cloud=local", "--local-pool=/p", "--delete=n1/0123"}, {"--delete: volume id \"n1/0123\" is not <node>/<pool>/"}},
+		"a duration without a unit":       {append(linode, "--operation-timeout=5"), {`--operation-timeout "5": not a duration, such as 90s`}},
+		"a flag that is none":             {append(linode, "--foo=1"), {"--foo: unknown flag"}},
+		"a switch that is no switch":      {append(linode, "--version=maybe"), {`--version "maybe": `}},
+		"a word that is no sub-command":   {{"help"}, {`"help": unknown command; known are doctor, relocate, volumes`}},
+		"a misspelled sub-command":        {{"doctro", "--cloud=local"}, {`"doctro": unknown command`}},
 	})
 	if err := whole([]string{"--cloud=mars"}); err == nil || !strings.Contains(err.Error(), "--help") || strings.Count(err.Error(), "wrong command line") != 1 {
 		t.Errorf("run = %v, want a word about --help, once", err)

@@ -198,6 +198,8 @@ func parseVolumes(args []string, environ driver.Environment, out io.Writer) (vol
 		switch {
 		case f.Name == "delete" && cfg.remove == "":
 			err = errors.Join(err, errors.New("--delete: it needs an id"))
+		case f.Name == "claimed" && cfg.claimed == "": // without the list --delete would not refuse what it lists
+			err = errors.Join(err, errors.New("--claimed: it needs a file, or - for the standard input"))
 		case f.Name == "delete" && cfg.backend.perNode:
 			_, volumeErr := pool.ParseHandle(cfg.remove)
 			if _, snapshotErr := pool.ParseSnapshotHandle(cfg.remove); volumeErr != nil && snapshotErr != nil {
