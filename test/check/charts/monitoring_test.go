@@ -86,6 +86,18 @@ func TestMonitors(t *testing.T) {
 	}
 }
 
+// TestThePolicyOfTheMetrics: Prometheus is where the values say, and clients of the sidecar for changed blocks are anywhere.
+func TestThePolicyOfTheMetrics(t *testing.T) {
+	from := []any{values{"podSelector": values{"matchLabels": values{"app": "scraper"}}}}
+	o := cluster{namespace: "storage", version: newVersion}.render(t, values{
+		"cloud": "local", "local": values{"changedBlocks": true}, "monitoring": values{"enabled": true, "from": from},
+	})
+	want := []any{values{"from": from}, values{"ports": []any{values{"port": "blocks"}}}}
+	if got := at(o["NetworkPolicy/cloudblock-metrics"], "spec", "ingress"); !reflect.DeepEqual(got, want) {
+		t.Errorf("it lets in %v, want %v", got, want)
+	}
+}
+
 // TestTheTest: what `helm test` runs is a hook that Helm removes, has a claim of its own and takes its image from the values.
 func TestTheTest(t *testing.T) {
 	pod := func(set values) map[string]any {

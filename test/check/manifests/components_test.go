@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 )
 
 // otherKubelet is where the kubelet is in the combinations with the component kubelet-dir.
@@ -278,5 +279,13 @@ func TestChangedBlocks(t *testing.T) {
 	})
 	if !mounted || !optional {
 		t.Errorf("the certificate is mounted: %v, and optional: %v", mounted, optional)
+	}
+	// Clients are anywhere, and the policy of the metrics selects the pods too.
+	for _, p := range parse(t, combination{"local", []string{"changed-blocks", "monitoring"}}.render(t)).networkPolicies {
+		if !slices.ContainsFunc(p.Spec.Ingress, func(rule networkingv1.NetworkPolicyIngressRule) bool {
+			return len(rule.From) == 0 && len(rule.Ports) == 1 && rule.Ports[0].Port.StrVal == service.Spec.Ports[0].TargetPort.StrVal
+		}) {
+			t.Errorf("the policy %s keeps clients from the port %s", p.Name, service.Spec.Ports[0].TargetPort.StrVal)
+		}
 	}
 }
