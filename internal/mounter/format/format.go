@@ -180,8 +180,8 @@ func found(id identity, super mounter.Filesystem, req Request) (usable bool, err
 
 // unfinished refuses a device on which a format was interrupted.
 func unfinished(req Request, why string) error {
-	return fmt.Errorf("%w: a format of the volume as %s began and did not end, %s; this node has mounted nothing of it since: "+
-		"if nobody else has used the volume, delete its claim and make a new one", fault.FormatUnfinished, req.Filesystem, why)
+	return fmt.Errorf("%w: a format of the volume as %s began and did not end, %s; this node has mounted nothing of it since, "+
+		"but another node or another driver may have: delete its claim only if no pod has ever used the volume", fault.FormatUnfinished, req.Filesystem, why)
 }
 
 // decideNoted is decide for a device with a Note. Through encryption a blank disk reads as random bytes, so blkid alone

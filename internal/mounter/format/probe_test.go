@@ -281,14 +281,14 @@ func TestGateRules(t *testing.T) {
 
 		"the filesystem": {judge(ext4, mounter.Ext4, req), "", ""},
 		"the filesystem, and a record of another disk":                  {judge(ext4, mounter.Ext4, before), "", ""},
-		"the filesystem, and a record of the device":                    {judge(ext4, mounter.Ext4, here), fault.FormatUnfinished, "delete its claim"},
+		"the filesystem, and a record of the device":                    {judge(ext4, mounter.Ext4, here), fault.FormatUnfinished, "delete its claim only if no pod has ever used"},
 		"half of it, and a record of the device":                        {judge(ext2, mounter.Ext4, here), fault.FormatUnfinished, "ext2"},
 		"a superblock without its checksum, and a record of the device": {judge(identity{}, mounter.Ext4, here), "", ""},
 		"another's superblock, and a record of the device":              {judge(identity{}, mounter.XFS, here), fault.FormatDamaged, ""},
 		"another format, and a record of the device":                    {judge(swap, "", here), fault.FormatContent, "swap"},
 		"the filesystem, a partition table, and a record":               {judge(both, mounter.Ext4, here), fault.FormatContent, "dos"},
 		"no signature, and a record of the device":                      {errors.Join(judge(identity{}, "", here), blank(here, 7)), "", ""},
-		"no signature, and a record of another disk":                    {errors.Join(judge(identity{}, "", before), blank(before, 7)), fault.FormatUnfinished, "come back"},
+		"no signature, and a record of another disk":                    {errors.Join(judge(identity{}, "", before), blank(before, 7)), fault.FormatUnfinished, "another node"},
 		"zeros, and a record of another disk":                           {blank(before, -1), "", ""},
 		"written zeros, and a record of another disk":                   {blank(with(func(r *Request) { r.Begun, r.History = BegunBefore, Written }), -1), fault.FormatUnfinished, ""},
 	}
