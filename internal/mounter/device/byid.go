@@ -247,19 +247,27 @@ func (b *ByID) alone(ctx context.Context, d *Device) error {
 	return err
 }
 
-// matches returns the kernel's names of all disks that have the identity of the spec.
+// matches returns the kernel's names of all disks that have the identity of the spec. Without one, a disk whose identity cannot be
+// read in time is fault.Unavailable, because it may be the volume's.
 func (b *ByID) matches(ctx context.Context, spec Spec) ([]string, error) {
 	all, err := os.ReadDir(filepath.Join(b.sysDir, "block"))
 	if err != nil {
 		return nil, fmt.Errorf("list the machine's disks: %w: %w", fault.Unavailable, err)
 	}
 	var found []string
+	var unread error
 	for _, entry := range all {
-		if b.prove(ctx, entry.Name(), spec) == nil {
+		switch err := b.prove(ctx, entry.Name(), spec); {
+		case err == nil:
 			found = append(found, entry.Name())
+		case errors.Is(err, fault.Unavailable):
+			unread = fmt.Errorf("disk %s does not answer and may be the volume's: %w: %w", entry.Name(), errNotYet, err)
 		}
 	}
-	return found, nil
+	if len(found) > 0 {
+		return found, nil
+	}
+	return nil, unread
 }
 
 // prove returns an error if the disk is not the one of the spec: fault.NotFound for another disk, and

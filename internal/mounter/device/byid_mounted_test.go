@@ -1,9 +1,13 @@
 package device
 
 import (
+	"context"
+	"errors"
+	"os"
 	"path/filepath"
 	"regexp"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -112,5 +116,46 @@ func TestADiskThatTheMachineUsesIsNeverAVolume(t *testing.T) {
 				t.Errorf("ByNumber = %v, want kind %q", err, tc.kind)
 			}
 		})
+	}
+}
+
+// F11, L9: a disk whose identity cannot be read may be the volume's, so the volume is not reported as gone. The others are found.
+func TestADiskThatHangsMayBeTheVolumes(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.virtio("vdb", "epd1")
+	m.write("sys/block/vdb/dev", "252:16\n")
+	m.virtio("vdc", "epd2")
+	m.write("mountinfo", "")
+	serial := filepath.Join(m.root, "sys/block/vdc/serial")
+	if err := errors.Join(os.Remove(serial), unix.Mkfifo(serial, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	disk, err := os.OpenFile(serial, os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = disk.Close() }()
+	b := m.resolver()
+	b.mounts = filepath.Join(m.root, "mountinfo")
+	for name, call := range map[string]func(ctx context.Context, serial string) error{
+		"Release": func(ctx context.Context, serial string) error {
+			return b.Release(ctx, Spec{Volume: "v", Serial: serial})
+		},
+		"Number": func(ctx context.Context, serial string) error {
+			_, err := b.Number(ctx, Spec{Volume: "v", Serial: serial})
+			return err
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if err := call(ctx, "epd2"); fault.Of(err) != fault.Unavailable {
+			t.Errorf("%s of the volume = %v, want kind %q", name, err, fault.Unavailable)
+		}
+		cancel()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if got, err := b.Number(ctx, Spec{Volume: "v", Serial: "epd1"}); got != unix.Mkdev(252, 16) || err != nil {
+		t.Errorf("Number of another volume = %#x, %v, want 252:16", got, err)
 	}
 }
