@@ -15,6 +15,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/snapshots"
 )
 
 const size = 16 * cloud.MiB
@@ -220,6 +221,38 @@ func TestVolumeWhoseImageIsGone(t *testing.T) {
 	_, err = l.FindVolume(t.Context(), "a")
 	wantKind(t, "FindVolume", err, fault.Precondition)
 	wantKind(t, "DeleteVolume", l.DeleteVolume(t.Context(), vol.ID), fault.None)
+}
+
+// C14: a snapshot whose data is there is not reported as gone, and one that is damaged or of a newer version is not deleted.
+func TestSnapshotThatCannotBeRead(t *testing.T) {
+	record := func(text string) func(file string) error {
+		return func(file string) error { return os.WriteFile(file+".json", []byte(text), 0o600) }
+	}
+	for name, tc := range map[string]struct {
+		spoil       func(file string) error
+		get, delete fault.Kind
+	}{
+		"a record of a newer version": {record(`{"format":2}`), fault.Precondition, fault.Precondition},
+		"a damaged record":            {record(`{`), fault.Precondition, fault.Precondition},
+		"no record":                   {func(file string) error { return os.Remove(file + ".json") }, fault.Precondition, fault.None},
+		"no image":                    {func(file string) error { return os.Remove(file + ".img") }, fault.NotFound, fault.None},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			l := open(t, dir)
+			digits, err := snapshots.Add(dir, pool.ID(path.Base(string(create(t, l, "a").ID))), "s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tc.spoil(filepath.Join(dir, "snapshots", string(digits))); err != nil {
+				t.Fatal(err)
+			}
+			id := cloud.SnapshotID(node + "/default/snap-" + string(digits))
+			_, err = l.GetSnapshot(t.Context(), id)
+			wantKind(t, "GetSnapshot", err, tc.get)
+			wantKind(t, "DeleteSnapshot", l.DeleteSnapshot(t.Context(), id), tc.delete)
+		})
+	}
 }
 
 // P5: a page token that this list did not return is StalePage.

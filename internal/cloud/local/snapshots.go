@@ -39,7 +39,8 @@ func (l *Local) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, 
 	return snapshot(p, e.Record), nil
 }
 
-// GetSnapshot returns the snapshot with this id. For a snapshot of another node it returns fault.NotFound.
+// GetSnapshot returns the snapshot with this id. For a snapshot of another node it returns fault.NotFound, and for one that has data
+// and cannot be read fault.VolumeDamaged.
 func (l *Local) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (cloud.Snapshot, error) {
 	h, err := pool.ParseSnapshotHandle(string(id))
 	if err != nil || h.Node != l.node {
@@ -53,10 +54,14 @@ func (l *Local) GetSnapshot(ctx context.Context, id cloud.SnapshotID) (cloud.Sna
 	if err != nil {
 		return cloud.Snapshot{}, err
 	}
-	if e.Kind != pool.Whole {
-		return cloud.Snapshot{}, fmt.Errorf("snapshot %s: %s (%s): %w", id, e.Kind, e.Problem, fault.NotFound)
+	if e.Kind == pool.Whole {
+		return snapshot(p, e.Record), nil
 	}
-	return snapshot(p, e.Record), nil
+	kind := error(fault.NotFound)
+	if hasData(e) {
+		kind = fault.VolumeDamaged
+	}
+	return cloud.Snapshot{}, fmt.Errorf("snapshot %s: %s (%s): %w", id, e.Kind, e.Problem, kind)
 }
 
 // DeleteSnapshot deletes a snapshot and changes nothing else. For a snapshot of another node, which may exist, it returns
