@@ -26,8 +26,7 @@ import (
 // configuration and different disks.
 type Set struct {
 	members map[string]*member
-	// Each runs one call of a pool at a time.
-	opening, checking, others wait.Guard
+	guard   wait.Guard
 }
 
 // member is one pool of a set.
@@ -87,17 +86,42 @@ func (s *Set) Pools(ctx context.Context, except ...string) (usable []pool.Storag
 	return usable, errors.Join(errs...)
 }
 
-// checkBound is how long the check of a pool may take before the pool counts as missing, because its disk may hang. Others that check it
-// at the same time wait for their turn.
-const checkBound = 30 * time.Second
+// answerBound is how long a pool may take for a call before it counts as missing, because its disk may hang or another process may
+// keep its lock. It is long enough for a volume group that runs other commands meanwhile, and so short that the programs serve the
+// other pools before the kubelet takes the start for failed.
+const answerBound = 20 * time.Second
 
-// check is the pool's Check. While one hangs, later ones fail at once.
-func (s *Set) check(ctx context.Context, p pool.Storage) error {
-	err := s.checking.Run(ctx, p.Name(), checkBound, func(ctx context.Context) error { return p.Check(context.WithoutCancel(ctx)) })
-	if errors.Is(err, wait.ErrNoAnswer) {
-		err = fmt.Errorf("pool %s does not answer; look for its disk in the kernel's log: %w: %w", p.Location(), fault.PoolUnusable, err)
+// ask runs a call for the pool at a place. A call that takes longer than the bound goes on, and until it ends later calls with its key
+// fail at once.
+func (s *Set) ask(ctx context.Context, bound time.Duration, key, place string, call func(ctx context.Context) error) error {
+	err := s.guard.Run(ctx, key, bound, func(ctx context.Context) error { return call(context.WithoutCancel(ctx)) })
+	switch {
+	case !errors.Is(err, wait.ErrNoAnswer):
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
 	}
-	return err
+	return fmt.Errorf("pool %s does not answer; look for its disk in the kernel's log: %w: %w", place, fault.PoolUnusable, err)
+}
+
+// check is the pool's Check.
+func (s *Set) check(ctx context.Context, p pool.Storage) error {
+	return s.ask(ctx, answerBound, "check "+p.Name(), p.Location(), p.Check)
+}
+
+// read reads a pool under its lock.
+func read[T any](ctx context.Context, s *Set, p pool.Storage, call func(pool.Storage, context.Context) (T, error)) (T, error) {
+	answer := make(chan T, 1) // not a variable: a call that has lost its caller still sets it
+	err := s.ask(ctx, answerBound, "read "+p.Name(), p.Location(), func(ctx context.Context) error {
+		got, err := call(p, ctx)
+		answer <- got
+		return err
+	})
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return <-answer, nil
 }
 
 // Check returns an error while a pool is missing.
@@ -145,31 +169,21 @@ func (s *Set) FindSnapshot(ctx context.Context, name string) (pool.Storage, pool
 	return s.find(ctx, name, pool.Storage.FindSnapshot)
 }
 
-// othersBound is how long CheckOthers waits for each pool. It is long enough for a volume group that runs other commands meanwhile.
-const othersBound = 10 * time.Second
-
 // CheckOthers returns fault.Conflict if another pool than p has a volume with this name, because the class of the request has changed
-// its pool. Each pool checks its own names. A pool that is missing, or whose disk hangs, does not affect the others.
+// its pool. Each pool checks its own names. A pool that is missing does not affect the others.
 func (s *Set) CheckOthers(ctx context.Context, p pool.Storage, name string) error {
 	for _, other := range s.Opened() {
 		if other == p {
 			continue
 		}
-		err := s.others.Run(ctx, other.Name(), othersBound, func(ctx context.Context) error {
-			// While it hangs, later calls do not wait for it again.
-			entries, err := other.List(context.WithoutCancel(ctx))
-			if err != nil {
-				return nil //nolint:nilerr // it is missing
+		entries, err := read(ctx, s, other, pool.Storage.List)
+		if err != nil {
+			continue
+		}
+		for _, e := range pool.Named(entries, name) {
+			if e.Kind == pool.Whole || e.Kind == pool.UnderWay {
+				return fmt.Errorf("the name belongs to volume %s: %w", other.Handle(e.ID), fault.Conflict)
 			}
-			for _, e := range pool.Named(entries, name) {
-				if e.Kind == pool.Whole || e.Kind == pool.UnderWay {
-					return fmt.Errorf("the name belongs to volume %s: %w", other.Handle(e.ID), fault.Conflict)
-				}
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, wait.ErrNoAnswer) {
-			return err
 		}
 	}
 	return nil
@@ -200,38 +214,27 @@ func (s *Set) find(ctx context.Context, name string, in func(pool.Storage, conte
 	return nil, pool.Entry{}, fmt.Errorf("no pool has the name %q: %w", name, fault.NotFound)
 }
 
-// openBound is how long the open of one of several pools may take, because its disk may hang. It is so short that the programs serve
-// the other pools before the kubelet takes the start for failed.
-const openBound = 20 * time.Second
-
-// open returns the pool of a member, and opens it if it is not open yet. An open that takes longer than openBound goes on, and until
-// it ends the pool is missing. A pool that is the only one is waited for.
+// open returns the pool of a member, and opens it if it is not open yet. A pool that is the only one is waited for.
 func (s *Set) open(ctx context.Context, m *member) (pool.Storage, error) {
 	if p := m.pool.Load(); p != nil {
 		return *p, nil
 	}
-	bound := openBound
+	bound := answerBound
 	if len(s.members) == 1 {
 		bound = math.MaxInt64
 	}
 	name := cmp.Or(m.cfg.Name, pool.DefaultName)
-	err := s.opening.Run(ctx, name, bound, func(ctx context.Context) error {
+	err := s.ask(ctx, bound, "open "+name, m.cfg.Dir, func(ctx context.Context) error {
 		if m.pool.Load() != nil {
 			return nil
 		}
-		p, err := openPool(context.WithoutCancel(ctx), m.cfg)
+		p, err := openPool(ctx, m.cfg)
 		if err == nil {
 			m.pool.Store(&p)
 		}
 		return err
 	})
-	switch {
-	case ctx.Err() != nil && errors.Is(err, wait.ErrNoAnswer):
-		return nil, ctx.Err()
-	case errors.Is(err, wait.ErrNoAnswer):
-		err = fmt.Errorf("%s takes too long to open; look for its disk in the kernel's log: %w: %w", m.cfg.Dir, fault.PoolUnusable, err)
-	}
-	if err != nil && len(s.members) > 1 {
+	if err != nil && ctx.Err() == nil && len(s.members) > 1 {
 		err = fmt.Errorf("pool %s: %w", name, err)
 	}
 	if err != nil {
