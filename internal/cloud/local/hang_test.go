@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/lvm"
 )
 
-// L9: the disk of one pool hangs. Volumes are created in the others.
+// L9: the disk of one pool hangs. Volumes are created and found in the others, and their usage is known.
 func TestPoolThatHangsStopsNoOther(t *testing.T) {
 	for name, hang := range map[string]func(t *testing.T, host *lvm.Host, dir string) (end func()){
 		"each command of LVM": func(_ *testing.T, host *lvm.Host, _ string) func() {
@@ -46,6 +47,21 @@ func TestPoolThatHangsStopsNoOther(t *testing.T) {
 					if took := time.Since(began); took > most {
 						t.Errorf("CreateVolume %d took %s, want at most %s", i, took, most)
 					}
+				}
+				finding, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				defer cancel()
+				if vol, err := l.FindVolume(finding, "0"); err != nil || vol.Name != "0" {
+					t.Errorf("FindVolume of the first = %s, %v", vol.Name, err)
+				}
+				var usage []local.Usage
+				for range 3 { // the first ones wait for the pool that hangs
+					scrape, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+					usage, _ = l.Usage(scrape)
+					cancel()
+					time.Sleep(10 * time.Second)
+				}
+				if len(usage) != 2 {
+					t.Errorf("Usage = %+v, want the two pools that do not hang", usage)
 				}
 				end()
 				time.Sleep(time.Second) // what has waited ends

@@ -24,7 +24,7 @@ func (l *Local) Usage(ctx context.Context) ([]Usage, error) {
 	usable, missing := l.pools.Pools(ctx)
 	var all []Usage
 	for _, p := range usable {
-		held, err := p.Usage(ctx)
+		held, err := l.pools.Usage(ctx, p)
 		if err != nil {
 			missing = errors.Join(missing, err)
 			continue

@@ -124,6 +124,11 @@ func read[T any](ctx context.Context, s *Set, p pool.Storage, call func(pool.Sto
 	return <-answer, nil
 }
 
+// Usage returns what a pool holds.
+func (s *Set) Usage(ctx context.Context, p pool.Storage) (pool.Usage, error) {
+	return read(ctx, s, p, pool.Storage.Usage)
+}
+
 // Check returns an error while a pool is missing.
 func (s *Set) Check(ctx context.Context) error {
 	_, missing := s.Pools(ctx)
@@ -161,12 +166,12 @@ func (s *Set) Of(ctx context.Context, h pool.Handle) (pool.Storage, error) {
 // FindByName returns the volume with this name, and its pool; see pool.Objects.FindByName. fault.Precondition when
 // none of the usable pools has the name and one is missing, fault.Conflict when several have it.
 func (s *Set) FindByName(ctx context.Context, name string) (pool.Storage, pool.Entry, error) {
-	return s.find(ctx, name, pool.Storage.FindByName)
+	return s.find(ctx, name, pool.Storage.List, pool.Storage.FindByName)
 }
 
 // FindSnapshot is FindByName for a snapshot.
 func (s *Set) FindSnapshot(ctx context.Context, name string) (pool.Storage, pool.Entry, error) {
-	return s.find(ctx, name, pool.Storage.FindSnapshot)
+	return s.find(ctx, name, pool.Storage.ListSnapshots, pool.Storage.FindSnapshot)
 }
 
 // CheckOthers returns fault.Conflict if another pool than p has a volume with this name, because the class of the request has changed
@@ -189,9 +194,20 @@ func (s *Set) CheckOthers(ctx context.Context, p pool.Storage, name string) erro
 	return nil
 }
 
-func (s *Set) find(ctx context.Context, name string, in func(pool.Storage, context.Context, string) (pool.Entry, error)) (holder pool.Storage, found pool.Entry, err error) {
+// find lists each pool before it looks for the entry, which may wait for its zeroing. A pool that cannot be listed is missing.
+func (s *Set) find(ctx context.Context, name string, list func(pool.Storage, context.Context) ([]pool.Entry, error),
+	in func(pool.Storage, context.Context, string) (pool.Entry, error),
+) (holder pool.Storage, found pool.Entry, err error) {
 	usable, missing := s.Pools(ctx)
 	for _, p := range usable {
+		entries, err := read(ctx, s, p, list)
+		if err != nil {
+			missing = errors.Join(missing, err)
+			continue
+		}
+		if len(pool.Named(entries, name)) == 0 {
+			continue
+		}
 		e, err := in(p, ctx, name)
 		switch {
 		case errors.Is(err, fault.NotFound):
