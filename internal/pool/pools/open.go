@@ -31,10 +31,12 @@ func openPool(ctx context.Context, cfg pool.Config) (pool.Storage, error) {
 	return p, nil
 }
 
-// Examine returns the error with which a pool would be refused, as far as reading shows it. It changes nothing.
+// Examine returns the error with which a pool would be refused, as far as reading shows it within answerBound. It changes nothing.
 func Examine(ctx context.Context, cfg pool.Config) error {
-	if _, group := cfg.Group(); group {
-		return lvm.Examine(cfg)
-	}
-	return files.Examine(ctx, cfg)
+	return (&Set{}).ask(ctx, answerBound, cfg.Dir, cfg.Dir, func(ctx context.Context) error {
+		if _, group := cfg.Group(); group {
+			return lvm.Examine(cfg)
+		}
+		return files.Examine(ctx, cfg)
+	})
 }
