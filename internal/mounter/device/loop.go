@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
@@ -166,8 +167,16 @@ func (l *Loop) Number(_ context.Context, spec Spec) (uint64, error) {
 		}
 		return number, nil
 	}
-	return 0, fmt.Errorf("volume %s has %d loop devices: %w", spec.Volume, len(candidates), fault.Precondition)
+	var names []string
+	for _, c := range candidates {
+		names = append(names, c.name)
+	}
+	return 0, fmt.Errorf("volume %s: the loop devices %s %w; detach those that this driver did not make with `losetup -d`: %w",
+		spec.Volume, strings.Join(names, ", "), errSeveralLoops, fault.Precondition)
 }
+
+// errSeveralLoops: the names of files do not tell the volume's loop device from others, such as that of a copy in another folder.
+var errSeveralLoops = errors.New("all have files with the name of its image")
 
 // ByNumber looks the volume up by its id, which names the file, and checks the number of the loop device.
 func (l *Loop) ByNumber(ctx context.Context, volume string, number uint64) (*Device, error) {

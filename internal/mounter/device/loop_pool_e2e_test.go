@@ -132,6 +132,32 @@ func TestPoolInAFileWithoutTheDriverIsTrimmedAway(t *testing.T) {
 	}
 }
 
+// F11: a loop device of a copy of a volume's file, which has the same name in another folder, does not stop an unstage.
+func TestNumberWhileACopyIsAttached(t *testing.T) {
+	dir, backup := t.TempDir(), t.TempDir()
+	r := newRig(t, dir)
+	c := r.create(t, "a", 16*mib)
+	set, err := pools.Open(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mounts.Table(t, dir)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	disks := NewPools(set, "n1", LoopConfig{})
+	d := r.open(t, c)
+	t.Cleanup(func() { detachAll(t, backup) })
+	file := filepath.Join(backup, c.Name)
+	command(t, "cp", r.pool.ImagePath(idOf(t, c)), file)
+	losetup(t, "-f", file)
+	number, err := disks.Number(t.Context(), c)
+	if number != d.Number() || err != nil {
+		t.Errorf("Number = %d, %v, want %d", number, err, d.Number())
+	}
+	_ = d.Close()
+	wantKind(t, "Release", disks.Release(t.Context(), c), fault.None)
+	if left := attached(t, c); len(left) != 1 {
+		t.Errorf("attached after Release are %v, want the copy", left)
+	}
+}
+
 // ownMounts marks the process of a test that has a mount namespace of its own.
 const ownMounts = "DEVICE_TEST_OWN_MOUNTS"
 

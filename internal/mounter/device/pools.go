@@ -82,7 +82,8 @@ func (l *Pools) Lookup(ctx context.Context, spec Spec) (*Device, error) {
 	return one.Lookup(ctx, spec)
 }
 
-// Number is Loop.Number, which needs no pool: the pods of a missing pool's volumes can be taken down.
+// Number is Loop.Number, which needs no pool: the pods of a missing pool's volumes can be taken down. Only if several loop devices have
+// files with the name of the volume's, it opens them and compares the files.
 func (l *Pools) Number(ctx context.Context, spec Spec) (uint64, error) {
 	h, err := l.blank.parseHandle(spec)
 	if err != nil {
@@ -92,8 +93,13 @@ func (l *Pools) Number(ctx context.Context, spec Spec) (uint64, error) {
 		return 0, fmt.Errorf("volume %s is in the pool %s: %w", spec.Volume, p.Name(), fault.NotFound)
 	}
 	number, err := l.blank.Number(ctx, spec)
-	if errors.Is(err, fault.NotFound) {
+	switch {
+	case errors.Is(err, fault.NotFound):
 		return (&group{blank: l.blank}).Number(ctx, spec)
+	case errors.Is(err, errSeveralLoops):
+		if dev, lookupErr := l.Lookup(ctx, Spec{Volume: spec.Volume}); lookupErr == nil {
+			return dev.Number(), dev.Close()
+		}
 	}
 	return number, err
 }
