@@ -124,6 +124,41 @@ func TestKeyThatIsNeverDerived(t *testing.T) {
 	})
 }
 
+// stuck is a machine in which a luksFormat never ends.
+type stuck struct{ ends chan struct{} }
+
+func (m stuck) Run(_ context.Context, c host.Command) (host.Output, error) {
+	switch c.Args[0] {
+	case "luksFormat":
+		<-m.ends
+	case "luksDump":
+		return host.Output{Stdout: []byte(segmentOnly)}, nil
+	}
+	return host.Output{ExitCode: exitNoKey}, nil
+}
+
+// L9: the other volumes do not wait until the disk of a cryptsetup answers again.
+func TestSlotOfADiskThatHangs(t *testing.T) {
+	disk := newPlain(t, sector)
+	synctest.Test(t, func(t *testing.T) {
+		machine := stuck{make(chan struct{})}
+		c := New(machine, "")
+		var hung sync.WaitGroup
+		hung.Go(func() { _ = c.Format(t.Context(), disk.file, "v1", text("k")) })
+		time.Sleep(maxHold)
+		for range 2 {
+			if _, err := c.Open(t.Context(), disk, "v2", text("k"), OpenOptions{}); !errors.Is(err, fault.InvalidArgument) {
+				t.Errorf("Open while the disk of another volume hangs = %v, want %v", err, fault.InvalidArgument)
+			}
+		}
+		close(machine.ends)
+		hung.Wait()
+		if _, err := c.Open(t.Context(), disk, "v2", text("k"), OpenOptions{}); !errors.Is(err, fault.InvalidArgument) {
+			t.Errorf("Open when the disk answers again = %v, want %v", err, fault.InvalidArgument)
+		}
+	})
+}
+
 // costlyHeader is a header with a key that takes 1 GiB of memory, and no key opens it.
 const costlyHeader = `{"segments": {"0": {"type": "crypt", "encryption": "aes-xts-plain64", "offset": "0", "size": "dynamic"}},
 	"keyslots": {"0": {"type": "luks2", "key_size": 64, "af": {"type": "luks1", "stripes": 4000, "hash": "sha256"},

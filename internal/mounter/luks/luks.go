@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -38,6 +39,10 @@ const maxWait = 2 * time.Minute
 
 // maxOpen is the time limit for opening a volume: several times the maximum cost of a header.
 const maxOpen = 2 * time.Minute
+
+// maxHold is how long a cryptsetup may occupy the slot of the driver's own headers. One that needs longer has derived its key, and waits
+// for a disk that hangs: the other volumes do not wait for that disk.
+const maxHold = 3 * time.Minute
 
 // New returns a Cryptsetup that runs programs by a Runner.
 func New(programs host.Runner, sysfs host.Sysfs) Cryptsetup {
@@ -91,7 +96,7 @@ const (
 // encryption. The derivation of the key takes 64 MiB of memory, because the node program has a limit; cryptsetup's default is up to
 // 1 GiB. Passphrases should be random, so that their strength does not depend on the derivation.
 func (c Cryptsetup) Format(ctx context.Context, on *os.File, volume string, key Key) error {
-	err := derive(ctx, c.own, func() error {
+	err := c.derive(ctx, c.own, func() error {
 		return c.run(ctx, on, key.Reveal(), "luksFormat", "--batch-mode", "--type", "luks2",
 			"--cipher", "aes-xts-plain64", "--key-size", "512", "--sector-size", "512",
 			"--pbkdf", "argon2id", "--pbkdf-memory", "65536", "--iter-time", "1000",
@@ -155,7 +160,7 @@ func (c Cryptsetup) header(ctx context.Context, on *os.File) (header, error) {
 }
 
 // derive runs a cryptsetup that derives a key, one at a time for each slot.
-func derive(ctx context.Context, place chan struct{}, run func() error) error {
+func (c Cryptsetup) derive(ctx context.Context, place chan struct{}, run func() error) error {
 	waiting, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	select {
@@ -163,7 +168,11 @@ func derive(ctx context.Context, place chan struct{}, run func() error) error {
 	case <-waiting.Done():
 		return fmt.Errorf("wait for the key of another volume: %w: %w", fault.Unavailable, waiting.Err())
 	}
-	defer func() { <-place }()
+	release := sync.OnceFunc(func() { <-place })
+	defer release()
+	if place == c.own {
+		defer time.AfterFunc(maxHold, release).Stop()
+	}
 	return run()
 }
 

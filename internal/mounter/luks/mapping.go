@@ -60,9 +60,9 @@ func (c Cryptsetup) Open(ctx context.Context, below mounter.BlockDevice, volume 
 	name := Name(volume)
 	args = append(args, disk, name)
 	open := func() error { return c.open(ctx, below.File(), key, name, args) }
-	err = derive(ctx, c.place(asks), open)
+	err = c.derive(ctx, c.place(asks), open)
 	if errors.Is(err, fault.Busy) && c.removeEmpty(ctx, name) {
-		err = derive(ctx, c.place(asks), open)
+		err = c.derive(ctx, c.place(asks), open)
 	}
 	if errors.Is(err, fault.InvalidArgument) {
 		return nil, fmt.Errorf("open the encrypted device: no key of it has the passphrase in the secret: %w", err)
@@ -246,7 +246,7 @@ func (c Cryptsetup) Grow(ctx context.Context, m *Mapping, key Key) error {
 		return fmt.Errorf("the disk of the encrypted volume has grown, and growing its mapping needs the passphrase: "+
 			"set csi.storage.k8s.io/node-expand-secret-name and -namespace in the class, or restart the pod: %w", fault.LUKSKey)
 	}
-	switch err := derive(ctx, c.place(asks), func() error {
+	switch err := c.derive(ctx, c.place(asks), func() error {
 		return c.run(ctx, nil, key.Reveal(), "resize", noTokens, "--key-file", "-", m.Name)
 	}); {
 	case errors.Is(err, fault.InvalidArgument):
