@@ -63,6 +63,32 @@ func TestAFormatThatWasCutOff(t *testing.T) {
 	}
 }
 
+// F15: without the removal of its record a new filesystem is not mounted, because a later stage could take what a pod has written for
+// what a mkfs has left. Once the disk was attached again, the filesystem is used.
+func TestAFormatRecordThatCannotBeRemoved(t *testing.T) {
+	m := newCloudMachine(t, newDir(t))
+	v := m.attach("v", "ext4", 64*mib)
+	records := filepath.Join(m.dir, "formats")
+	must(t, os.MkdirAll(records, 0o700))
+	wrap(t, `"$real" "$@" && mount --bind `+records+" "+records+" && mount -o remount,bind,ro "+records, "mkfs.ext4")
+	err := v.stage(t.Context())
+	wantCode(t, "stage", err, codes.Unavailable)
+	if mounted := sh(t, "sh", "-c", "grep -c ' "+v.staging+" ' /proc/self/mountinfo || true"); strings.TrimSpace(mounted) != "0" {
+		t.Errorf("%s lines of the mount table have the staging path", mounted)
+	}
+	sh(t, "umount", records)
+	m.wantRecord(v, true)
+	err = v.stage(t.Context())
+	wantCode(t, "stage again", err, codes.FailedPrecondition)
+	if err == nil || !strings.Contains(err.Error(), "only if no pod has ever used the volume") {
+		t.Errorf("stage again = %v, want the condition of the advice", err)
+	}
+	m.again(v)
+	v.ok(v.stage)
+	m.wantRecord(v, false)
+	v.ok(v.unstage)
+}
+
 // F13, F14, F15: a record that is not of this disk, of this filesystem and of this very attachment formats nothing.
 func TestAStaleFormatRecord(t *testing.T) {
 	for name, tc := range map[string]struct {
