@@ -157,8 +157,12 @@ func (o *Objects) Refuse(e Entry) error {
 	if e.Kind == Newer {
 		return fmt.Errorf("%s: %s; use that version: %w", o.Describe(e.Ref()), e.Problem, fault.VolumeDamaged)
 	}
-	return fmt.Errorf("%s: %s (%s); look at it with `cloudblock-controller volumes` and put back what is missing, or remove the rest with --delete: %w",
-		o.Describe(e.Ref()), e.Kind, e.Problem, fault.VolumeDamaged)
+	advice := "otherwise --delete removes the rest"
+	if e.Size > 0 {
+		advice = "its data is there, and --delete would remove it"
+	}
+	return fmt.Errorf("%s: %s (%s); look at it with `cloudblock-controller volumes` and put back what is missing; %s: %w",
+		o.Describe(e.Ref()), e.Kind, e.Problem, advice, fault.VolumeDamaged)
 }
 
 // CheckFree refuses a name that another volume, or another snapshot, has.

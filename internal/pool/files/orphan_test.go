@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -60,8 +61,10 @@ func TestOrphansAreReportedAndKept(t *testing.T) {
 			if err != nil || len(entries) != 1 || entries[0].Kind != tc.kind || entries[0].ID != r.ID || entries[0].Problem == "" {
 				t.Errorf("List = %+v, %v, want one entry of kind %q", entries, err, tc.kind)
 			}
-			if _, err := p.Grow(t.Context(), r.ID, 2*small); fault.Of(err) != fault.Precondition {
-				t.Errorf("Grow = %v, want %v", err, fault.Precondition)
+			_, err = p.Grow(t.Context(), r.ID, 2*small)
+			wantKind(t, "Grow", err, fault.Precondition)
+			if data := len(entries) > 0 && entries[0].Size > 0; err != nil && strings.Contains(err.Error(), "its data is there, and --delete would remove it") != data {
+				t.Errorf("Grow = %v, want it to name the data: %t", err, data)
 			}
 			called := false
 			err = p.Use(t.Context(), r.ID, func(*os.File, pool.Record) error { called = true; return nil })
