@@ -33,7 +33,7 @@ func openPool(ctx context.Context, cfg pool.Config) (pool.Storage, error) {
 
 // Examine returns the error with which a pool would be refused, as far as reading shows it within answerBound. It changes nothing.
 func Examine(ctx context.Context, cfg pool.Config) error {
-	return (&Set{}).ask(ctx, answerBound, cfg.Dir, cfg.Dir, func(ctx context.Context) error {
+	return (&Set{}).ask(ctx, cfg.Dir, cfg.Dir, func(ctx context.Context) error {
 		if _, group := cfg.Group(); group {
 			return lvm.Examine(cfg)
 		}

@@ -91,9 +91,13 @@ func (s *Set) Pools(ctx context.Context, except ...string) (usable []pool.Storag
 // other pools before the kubelet takes the start for failed.
 const answerBound = 20 * time.Second
 
-// ask runs a call for the pool at a place. A call that takes longer than the bound goes on, and until it ends later calls with its key
-// fail at once.
-func (s *Set) ask(ctx context.Context, bound time.Duration, key, place string, call func(ctx context.Context) error) error {
+// ask runs a call for the pool at a place. A call that takes longer than answerBound goes on, and until it ends later calls with its key
+// fail at once. A pool that is the only one stops no other, and is waited for.
+func (s *Set) ask(ctx context.Context, key, place string, call func(ctx context.Context) error) error {
+	bound := answerBound
+	if len(s.members) == 1 {
+		bound = math.MaxInt64
+	}
 	err := s.guard.Run(ctx, key, bound, func(ctx context.Context) error { return call(context.WithoutCancel(ctx)) })
 	switch {
 	case !errors.Is(err, wait.ErrNoAnswer):
@@ -106,13 +110,13 @@ func (s *Set) ask(ctx context.Context, bound time.Duration, key, place string, c
 
 // check is the pool's Check.
 func (s *Set) check(ctx context.Context, p pool.Storage) error {
-	return s.ask(ctx, answerBound, "check "+p.Name(), p.Location(), p.Check)
+	return s.ask(ctx, "check "+p.Name(), p.Location(), p.Check)
 }
 
 // read reads a pool under its lock.
 func read[T any](ctx context.Context, s *Set, p pool.Storage, call func(pool.Storage, context.Context) (T, error)) (T, error) {
 	answer := make(chan T, 1) // not a variable: a call that has lost its caller still sets it
-	err := s.ask(ctx, answerBound, "read "+p.Name(), p.Location(), func(ctx context.Context) error {
+	err := s.ask(ctx, "read "+p.Name(), p.Location(), func(ctx context.Context) error {
 		got, err := call(p, ctx)
 		answer <- got
 		return err
@@ -230,17 +234,13 @@ func (s *Set) find(ctx context.Context, name string, list func(pool.Storage, con
 	return nil, pool.Entry{}, fmt.Errorf("no pool has the name %q: %w", name, fault.NotFound)
 }
 
-// open returns the pool of a member, and opens it if it is not open yet. A pool that is the only one is waited for.
+// open returns the pool of a member, and opens it if it is not open yet.
 func (s *Set) open(ctx context.Context, m *member) (pool.Storage, error) {
 	if p := m.pool.Load(); p != nil {
 		return *p, nil
 	}
-	bound := answerBound
-	if len(s.members) == 1 {
-		bound = math.MaxInt64
-	}
 	name := cmp.Or(m.cfg.Name, pool.DefaultName)
-	err := s.ask(ctx, bound, "open "+name, m.cfg.Dir, func(ctx context.Context) error {
+	err := s.ask(ctx, "open "+name, m.cfg.Dir, func(ctx context.Context) error {
 		if m.pool.Load() != nil {
 			return nil
 		}
