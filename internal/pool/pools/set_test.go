@@ -317,6 +317,28 @@ func TestPoolThatHangsAtTheStartStopsNoOther(t *testing.T) {
 	})
 }
 
+// The only pool of a node stops no other, so a slow one is waited for: at the start of the program, and by each call.
+func TestTheOnlyPoolIsWaitedFor(t *testing.T) {
+	host := lvm.New(1 << 30)
+	group := groupOf(t, host)
+	synctest.Test(t, func(t *testing.T) {
+		slow := func() {
+			hang := make(chan struct{})
+			host.Hook = func([]string) { <-hang }
+			time.AfterFunc(time.Minute, func() { close(hang) })
+		}
+		slow()
+		s, err := Open(t.Context(), group)
+		must(t, err)
+		slow()
+		must(t, s.Check(t.Context()))
+		slow()
+		_, _, err = s.FindByName(t.Context(), "a")
+		wantKind(t, "FindByName", err, fault.NotFound)
+		must(t, s.Close(t.Context()))
+	})
+}
+
 // C14: a folder that cannot be read proves nothing about the volumes in it.
 func TestUnreadablePoolIsNotTakenForEmpty(t *testing.T) {
 	s, _, fast := pair(t, t.TempDir())
