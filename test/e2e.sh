@@ -5,7 +5,7 @@
 # takes longest two of three filesystems.
 set -eu
 go="${GO:-go}"
-files=$(grep -rl --include='*_test.go' '^//go:build e2e' cmd internal test/run/e2e test/kit/emulator)
+files=$(grep -rl --include='*_test.go' '^//go:build e2e' cmd internal test/run/e2e test/kit)
 packages=$(for file in $files; do echo "./$(dirname "$file")"; done | sort -ru)
 tests=$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $files | grep -vx TestMain | sort -u | paste -sd '|')
 how=-race

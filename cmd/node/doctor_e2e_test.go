@@ -8,10 +8,10 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/doctor"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 // TestDoctorOfTheRealProgram: on this machine it finds only the planted fault, in a separate mount namespace like a container's.
@@ -35,9 +35,8 @@ func TestDoctorOfTheRealProgram(t *testing.T) {
 		"a read-only /sys":                  {inFile + "mount -o remount,bind,ro /sys && ", "loop", "mount the host's /sys"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), "sh", "-c",
+			cmd := mounts.Separate(t.Context(), dir, "sh", "-c",
 				tc.mounts+"exec "+binary+" doctor --output json --cloud local --node-id n --local-pool /var/lib/pool --endpoint unix:///var/lib/csi/csi.sock")
-			cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 			out, err := cmd.Output()
 			var exit *exec.ExitError
 			if err != nil && !errors.As(err, &exit) {

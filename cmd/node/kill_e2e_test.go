@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 // TestKilledNodeProgramGoesOn: the program is killed with SIGKILL after each step of a volume's life and started again. The next
@@ -139,8 +139,7 @@ func (p *program) launch() (*grpc.ClientConn, func()) {
 		"--endpoint=unix://" + p.socket(), "--http-endpoint=" + p.http, "--log-level=debug"}
 	cmd := exec.Command(args[0], args[1:]...)
 	if p.mounts != "" {
-		cmd = exec.Command("sh", append([]string{"-ec", dropMounts(p.dir) + p.mounts + "\nexec \"$0\" \"$@\""}, args...)...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+		cmd = mounts.Separate(p.t.Context(), p.dir, append([]string{"sh", "-ec", p.mounts + "\nexec \"$0\" \"$@\""}, args...)...)
 	}
 	cmd.Stderr = &p.log
 	if p.path != "" {
@@ -177,13 +176,6 @@ func openPool(t *testing.T, dir string) *files.Pool {
 	store, err := files.Open(t.Context(), pool.Config{Dir: diskOf(t, dir), Node: "node-a"})
 	must(t, err)
 	return store
-}
-
-// dropMounts returns a script that unmounts the mounts of other tests in a separate mount namespace. Otherwise their unstages would
-// find the device in use as long as the copied mounts exist.
-func dropMounts(own string) string {
-	return fmt.Sprintf(`awk '$5 ~ "^%s/" && index($5, "%s") != 1 { print $5 }' /proc/self/mountinfo | sort -r | xargs -r umount -l || :
-`, os.TempDir(), own)
 }
 
 // ready waits until the program answers.

@@ -4,12 +4,11 @@ package mounter_test
 
 import (
 	"errors"
-	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/format"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 // F14: in the node's container the mounts of its host are invisible. A device that the host has mounted is not mounted a
@@ -22,10 +21,8 @@ func TestDeviceThatIsMountedElsewhere(t *testing.T) {
 			if _, err := m.EnsureFormatted(t.Context(), dev, req); err != nil {
 				t.Fatal(err)
 			}
-			host := exec.CommandContext(t.Context(), "unshare", "-m", "--propagation", "private", "sh", "-c",
-				// The copies of the mounts of other tests would keep their devices in use.
-				`awk '$5 ~ "^'"$4"'/" { print $5 }' /proc/self/mountinfo | sort -r | xargs -r umount -l
-				mount -t "$1" "$2" "$3" && echo mounted && read -r line`, "sh", string(fs), dev.Path(), dir, os.TempDir())
+			host := mounts.Separate(t.Context(), "", "sh", "-c", `mount -t "$1" "$2" "$3" && echo mounted && read -r line`,
+				"sh", string(fs), dev.Path(), dir)
 			in, err1 := host.StdinPipe()
 			out, err2 := host.StdoutPipe()
 			if err := errors.Join(err1, err2, host.Start()); err != nil {

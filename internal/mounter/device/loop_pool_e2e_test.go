@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -165,7 +164,7 @@ const ownMounts = "DEVICE_TEST_OWN_MOUNTS"
 // namespace where no other program of the machine meets it.
 func TestPoolThatHangsStopsNoOtherPool(t *testing.T) {
 	if os.Getenv(ownMounts) == "" {
-		child := exec.CommandContext(t.Context(), "unshare", "-m", "--propagation", "private", os.Args[0], "-test.run=^"+t.Name()+"$")
+		child := mounts.Separate(t.Context(), "", os.Args[0], "-test.run=^"+t.Name()+"$")
 		child.Env = append(os.Environ(), ownMounts+"=1")
 		if out, err := child.CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)

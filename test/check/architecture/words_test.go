@@ -108,6 +108,36 @@ func sources(t *testing.T, visit func(path, text string)) {
 	}
 }
 
+// TestMountNamespacesOfTestsAreSeparate: a mount namespace is a copy of every mount. Tests that run at the same time as others
+// make theirs with mounts.Separate, which unmounts the copies of the others' volumes.
+func TestMountNamespacesOfTestsAreSeparate(t *testing.T) {
+	found := 0
+	err := filepath.WalkDir("../../..", func(path string, entry fs.DirEntry, err error) error {
+		name := strings.TrimPrefix(filepath.ToSlash(path), "../../../")
+		alone := strings.HasPrefix(name, "test/run/cluster/") || strings.HasPrefix(name, "test/run/e2e/vm/") || strings.HasPrefix(name, "test/check/")
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || alone {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(string(text), `"unshare"`) || strings.Contains(string(text), "CLONE_NEWNS") {
+			found++
+			if name != "test/kit/mounts/namespace.go" {
+				t.Errorf("%s makes a mount namespace without mounts.Separate", name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found == 0 {
+		t.Fatal("found no mount namespace: the test looks in the wrong place")
+	}
+}
+
 // TestNobodySleepsInRealTime: a test that waits for the wall clock is slow or fails on a busy machine. The
 // word stands only below synctest.Test in the same test function, or below simulated, as the packages name
 // their own short way to it: on that clock sleeping is how time passes, and takes none.
