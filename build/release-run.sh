@@ -28,7 +28,7 @@ refused() {
 }
 
 # The program itself, since `go tool` leaves its child behind when it is stopped.
-"$go" build -modfile=test/kit/tools/go.mod -o "$work/crane" github.com/google/go-containerregistry/cmd/crane
+test/progress.sh "building crane" "$go" build -modfile=test/kit/tools/go.mod -o "$work/crane" github.com/google/go-containerregistry/cmd/crane
 mkdir "$work/blobs"
 "$work/crane" registry serve --address 127.0.0.1:0 --disk "$work/blobs" 2>"$work/registry.log" &
 registry=$!
@@ -37,8 +37,9 @@ until port="$(sed -n 's/.*serving on port //p' "$work/registry.log")" && [ -n "$
 	sleep 0.1
 done
 export REGISTRY="127.0.0.1:$port/cloudblock-csi" TAG=v0.0.0-run COSIGN_PASSWORD="" KEY="$work/release"
+test/progress.sh "building cosign" "$go" build -modfile=test/kit/tools/cosign/go.mod -o "$work/cosign" tool
 for pair in release other; do
-	"$go" tool -modfile=test/kit/tools/cosign/go.mod cosign generate-key-pair --output-key-prefix "$work/$pair" >/dev/null 2>&1
+	"$work/cosign" generate-key-pair --output-key-prefix "$work/$pair" >/dev/null 2>&1
 done
 
 say "building and testing the images"
