@@ -15,8 +15,7 @@ const shrinkRuns = 400
 func campaign(t *testing.T, o options, with setup) bool {
 	sum := newTally()
 	for i := range o.runs {
-		plan := NewPlan(o.seed+uint64(i), o.controllers, with.snapshots)
-		out := execute(t, plan, with)
+		plan, out, _ := o.play(i, with.snapshots, func(plan Plan) (outcome, error) { return execute(t, plan, with), nil })
 		sum.add(plan, out)
 		if o.verbose {
 			out.history.print(os.Stdout)
@@ -30,6 +29,17 @@ func campaign(t *testing.T, o options, with setup) bool {
 	ok := sum.mix()
 	sum.end(o.seed)
 	return ok
+}
+
+// play plays a run. A run in which too little happened, because the volumes were soon deleted, is played with one more act.
+func (o options) play(number int, snapshots bool, run func(Plan) (outcome, error)) (Plan, outcome, error) {
+	for acts := 1; ; acts++ {
+		plan := NewPlan(o.seed+uint64(number), o.controllers, snapshots, acts)
+		out, err := run(plan)
+		if err != nil || !out.thin() || len(out.wrongs) > 0 || acts == mostActs {
+			return plan, out, err
+		}
+	}
 }
 
 func breachesOf(plan Plan, out outcome) {
@@ -93,8 +103,12 @@ func (b *binaryCampaign) work() {
 		if !more {
 			return
 		}
-		plan := NewPlan(b.seed+uint64(i), b.controllers, b.snapshots)
-		out, dir, err := executeBinary(plan, b.served, b.binary)
+		var dir string
+		plan, out, err := b.play(i, b.snapshots, func(plan Plan) (out outcome, err error) {
+			_ = os.RemoveAll(dir)
+			out, dir, err = executeBinary(plan, b.served, b.binary)
+			return out, err
+		})
 		b.done(plan, out, dir, err)
 	}
 }

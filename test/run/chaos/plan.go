@@ -123,26 +123,21 @@ type Plan struct {
 
 const (
 	machines = 2
-	// firstVolumes are made by every run, without a source.
+	// firstVolumes are made at the beginning of every act, without a source.
 	firstVolumes = 3
 	// clash is the number of a claim whose name another cluster's volume has.
 	clash = 9
-	// middle is how many actions come between the beginning and the end.
+	// middle is how many actions come between the beginning and the end of an act.
 	middle = 30
+	// mostActs bounds how often a run is made longer.
+	mostActs = 3
 )
 
-// NewPlan draws a plan, with snapshots where the cloud has them.
-func NewPlan(seed uint64, controllers int, snapshots bool) Plan {
+// NewPlan draws a plan of one or more acts, with snapshots where the cloud has them.
+func NewPlan(seed uint64, controllers int, snapshots bool, acts int) Plan {
 	b := &planner{rng: rand.New(rand.NewPCG(seed, 0)), controllers: controllers, pictures: snapshots}
-	for v := range firstVolumes {
-		b.add(Step{Do: CreateClaim, Volume: v, Size: 1 + b.rng.IntN(3)}, 4*time.Second)
-	}
-	b.volumes = firstVolumes
-	for v := range firstVolumes {
-		b.add(Step{Do: RunPod, Volume: v, Node: b.rng.IntN(machines)}, 6*time.Second)
-	}
-	for range middle {
-		b.draw()
+	for range acts {
+		b.act()
 	}
 	crashes := 0
 	for _, s := range b.steps {
@@ -170,6 +165,31 @@ type planner struct {
 	pictures    bool // the cloud has snapshots
 	clashed     bool
 	adopted     bool
+}
+
+// act makes volumes, runs pods with them, and draws what happens to them and to all earlier ones.
+func (b *planner) act() {
+	var made []int
+	for range firstVolumes {
+		made = append(made, b.volumes)
+		b.add(Step{Do: CreateClaim, Volume: b.number(), Size: 1 + b.rng.IntN(3)}, 4*time.Second)
+	}
+	for _, v := range made {
+		b.add(Step{Do: RunPod, Volume: v, Node: b.rng.IntN(machines)}, 6*time.Second)
+	}
+	for range middle {
+		b.draw()
+	}
+}
+
+// number returns the number of a new claim.
+func (b *planner) number() int {
+	number := b.volumes
+	b.volumes++
+	if b.volumes == clash {
+		b.volumes++
+	}
+	return number
 }
 
 func (b *planner) add(s Step, within time.Duration) {
@@ -258,11 +278,7 @@ func (b *planner) copy(within time.Duration) {
 	if b.snapshots > 0 && b.rng.IntN(2) > 0 {
 		from = Origin{Kind: FromSnapshot, Number: b.rng.IntN(b.snapshots)}
 	}
-	b.add(Step{Do: CreateClaim, Volume: b.volumes, Size: b.rng.IntN(3), From: from}, within)
-	b.volumes++
-	if b.volumes == clash {
-		b.volumes++
-	}
+	b.add(Step{Do: CreateClaim, Volume: b.number(), Size: b.rng.IntN(3), From: from}, within)
 }
 
 // lateness puts in what comes late, by chances of its own: everything else stays as it was drawn.

@@ -227,7 +227,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 			t.Run(cloudName+": "+name, func(t *testing.T) {
 				t.Parallel()
 				for seed := bug.from; seed < bug.from+bug.runs; seed++ {
-					plan := NewPlan(seed, 1, played.snapshots)
+					plan := NewPlan(seed, 1, played.snapshots, 1)
 					if bug.needs != "" && !slices.ContainsFunc(plan.Steps, func(s Step) bool { return s.Do == bug.needs }) {
 						continue
 					}
@@ -253,7 +253,7 @@ func TestADeleteWithoutItsReadIsCaught(t *testing.T) {
 	const first, last = 35, 400 // no seed before the first shows it
 	played := scenes["linode"]
 	for seed := range uint64(last - first + 1) {
-		plan := NewPlan(first+seed, 2, played.snapshots)
+		plan := NewPlan(first+seed, 2, played.snapshots, 1)
 		out := execute(t, plan, setup{scene: played, unread: true})
 		if len(out.wrongs) == 0 {
 			continue
@@ -272,7 +272,7 @@ func TestADeleteWithoutItsReadIsCaught(t *testing.T) {
 func TestNothingIsWrong(t *testing.T) {
 	for name, played := range scenes {
 		for seed := range uint64(4) {
-			plan := NewPlan(seed+1, 1+int(seed%2), played.snapshots)
+			plan := NewPlan(seed+1, 1+int(seed%2), played.snapshots, 1)
 			if out := execute(t, plan, setup{scene: played}); len(out.wrongs) > 0 {
 				t.Errorf("%s, seed %d: %v", name, plan.Seed, out.wrongs)
 			}
@@ -283,7 +283,7 @@ func TestNothingIsWrong(t *testing.T) {
 // A seed is worth something only if it repeats.
 func TestASeedRepeats(t *testing.T) {
 	for seed := range uint64(8) {
-		plan := NewPlan(seed+1, 1+int(seed%2), true)
+		plan := NewPlan(seed+1, 1+int(seed%2), true, 1)
 		first := execute(t, plan, setup{scene: scenes["memory"]})
 		for range 2 {
 			again := execute(t, plan, setup{scene: scenes["memory"]})
