@@ -57,14 +57,14 @@ var snapshotLabel = regexp.MustCompile(`^snap_[0-9a-v]{8}_[0-9a-v]{16}$`)
 // copyLabel matches the labels of unfinished copies of all clusters.
 var copyLabel = regexp.MustCompile(`^clone_[0-9a-v]{8}_[0-9a-v]{16}$`)
 
-// markOf returns the Mark of a volume from its tags, or from its label that of an unfinished copy, which has no tags, and of a snapshot
-// that has lost them.
+// markOf returns the Mark of a volume from its tags, or without these from its label, as that of most unfinished copies and of a snapshot
+// that has lost them. Only its label shows that a copy is unfinished: it has the tags of the complete one if a call goes on with it late.
 func (c *Cloud) markOf(v *volume) cloud.Mark {
 	mark, ours := tags.MarkOf(v.Tags), c.ours(v)
 	switch {
 	case mark.Driver:
 	case copyLabel.MatchString(v.Label):
-		mark = cloud.Mark{Driver: true, Temporary: true}
+		mark.Driver = true
 		ours = strings.HasPrefix(v.Label, c.copying())
 	case snapshotLabel.MatchString(v.Label):
 		mark.Driver = true
@@ -73,6 +73,7 @@ func (c *Cloud) markOf(v *volume) cloud.Mark {
 	if ours {
 		mark.Cluster = c.cluster
 	}
+	mark.Temporary = copyLabel.MatchString(v.Label)
 	return mark
 }
 
