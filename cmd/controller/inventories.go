@@ -194,11 +194,15 @@ func poolRow(ctx context.Context, p pool.Storage, e pool.Entry) row {
 	for _, t := range rec.Tags {
 		r.setTag(t.Name, t.Value)
 	}
-	if e.ID != "" {
-		r.ID = p.Handle(e.ID).String()
-	}
 	if e.Snapshot {
-		r.Kind, r.ID = kindSnapshot, p.Handle(e.ID).Snapshot()
+		r.Kind = kindSnapshot
+	}
+	switch {
+	case e.ID == "":
+	case e.Snapshot:
+		r.ID = p.Handle(e.ID).Snapshot()
+	default:
+		r.ID = p.Handle(e.ID).String()
 	}
 	if rec.Volume != "" {
 		r.SnapshotOf = p.Handle(rec.Volume).String()

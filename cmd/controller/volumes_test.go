@@ -177,6 +177,25 @@ func TestVolumesNamesEveryWrongFlag(t *testing.T) {
 	}
 }
 
+// L4: a file that is no snapshot has no id, so the table has its name, and no row offers an id that --delete refuses.
+func TestVolumesNamesAForeignFileAmongSnapshots(t *testing.T) {
+	_, dir := newPool(t)
+	if err := os.WriteFile(filepath.Join(dir, "snapshots", "notes.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := volumes(t, dir, "--output", "json")
+	var rows []row
+	if err := errors.Join(err, json.Unmarshal([]byte(out), &rows)); err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 1 || rows[0].ID != "" || rows[0].Kind != kindSnapshot || rows[0].File != "notes.txt" {
+		t.Errorf("the rows are %+v, want one without an id", rows)
+	}
+	if table, err := volumes(t, dir); err != nil || !strings.Contains(table, "notes.txt") {
+		t.Errorf("the table = %s, %v, want the file in it", table, err)
+	}
+}
+
 // L4: snapshots are listed, and removed by an explicit delete only.
 func TestVolumesShowsAndDeletesSnapshots(t *testing.T) {
 	p, dir := newPool(t)
