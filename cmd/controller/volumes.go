@@ -105,7 +105,7 @@ func (c *volumesConfig) chosen(rows []row, notes io.Writer) []row {
 		_, _ = fmt.Fprintf(notes, "not listed: %d of other clusters, %d on which nothing says whose they are; --all lists them\n", others, unmarked)
 	}
 	if damaged > 0 {
-		_, _ = fmt.Fprintf(notes, "%d of %d are damaged; the driver never removes them by itself; use --delete ID\n", damaged, len(chosen))
+		_, _ = fmt.Fprintf(notes, "%d of %d are damaged, and the driver never removes them by itself; put back what is missing: --delete ID also removes data that is still there\n", damaged, len(chosen))
 	}
 	for _, why := range slices.Sorted(maps.Keys(doubts)) {
 		_, _ = fmt.Fprintf(notes, "unknown whether an orphan: %d, because %s\n", doubts[why], why)

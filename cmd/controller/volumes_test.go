@@ -110,6 +110,19 @@ func TestVolumesListsOrphansToo(t *testing.T) {
 	}
 }
 
+// L4: the note about what is damaged does not send an operator to --delete while the data may be there.
+func TestVolumesAdvisesToPutBackWhatIsMissing(t *testing.T) {
+	p, dir := newPool(t)
+	if err := os.Remove(filepath.Join(dir, "volumes", string(newVolume(t, p, "bare").ID)+".json")); err != nil {
+		t.Fatal(err)
+	}
+	var out, notes bytes.Buffer
+	err := run(t.Context(), []string{"volumes", "--cloud", "local", "--local-pool", dir}, noEnvironment, &out, &notes)
+	if want := "put back what is missing"; err != nil || !strings.Contains(notes.String(), "1 of 1 are damaged") || !strings.Contains(notes.String(), want) {
+		t.Errorf("volumes = %v with the note %q, want %q in it", err, &notes, want)
+	}
+}
+
 // L4: a delete removes one volume, by its exact id, and only if nothing uses it.
 func TestVolumesDeletesExactlyOneThatIsFree(t *testing.T) {
 	p, dir := newPool(t)
