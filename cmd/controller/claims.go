@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // settleTime is how much older than the list of --claimed an object has to be before it can be an orphan. The object exists before the
@@ -87,20 +88,32 @@ func readClaims(name string) (*claims, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &claims{listed: info.ModTime()}
-	if c.objects = bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")); !c.objects {
-		for line := range strings.Lines(string(text)) {
-			if handle := strings.TrimSpace(line); handle != "" {
-				c.handles = append(c.handles, handle)
-			}
-		}
-	} else if err := c.readObjects(text); err != nil {
+	text = bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff"))) // a byte order mark, which some shells write
+	c := &claims{listed: info.ModTime(), objects: bytes.HasPrefix(text, []byte("{"))}
+	if c.objects {
+		err = c.readObjects(text)
+	} else {
+		err = c.readHandles(string(text))
+	}
+	if err != nil {
 		return nil, err
 	}
 	if len(c.handles) == 0 {
 		return nil, errors.New("it has no handle")
 	}
 	return c, nil
+}
+
+// readHandles reads handles with any space between them, as the formats of kubectl print them. It refuses text in another form, of which
+// no word would be the handle of a row.
+func (c *claims) readHandles(text string) error {
+	c.handles = strings.Fields(text)
+	for _, handle := range c.handles {
+		if !utf8.ValidString(handle) || strings.ContainsAny(handle, "\x00\"',") {
+			return fmt.Errorf("%.80q is no handle; write one on each line, without quotes and commas, or the objects as JSON, in UTF-8", handle)
+		}
+	}
+	return nil
 }
 
 // readObjects reads the output of `kubectl get -o json`, or several of them.

@@ -191,6 +191,9 @@ func TestClaimedThatCannotBeTrusted(t *testing.T) {
 		"without kinds":        {`{"kind":"PersistentVolumeList","items":[{"spec":{"csi":{"volumeHandle":"1"}}}]}`, "PersistentVolumeList"},
 		"of volumes of others": {`{"kind":"List","items":[{"kind":"PersistentVolume","spec":{"nfs":{}}}]}`, "no handle"},
 		"empty":                {`{"kind":"List","items":[]}`, "no handle"},
+		"handles and commas":   {"1,2\n", "one on each line"},
+		"handles in quotes":    {`["1"]`, "one on each line"},
+		"in UTF-16":            {"\xff\xfe1\x00\n\x00", "one on each line"},
 	} {
 		file := filepath.Join(t.TempDir(), "objects")
 		ok(t, os.WriteFile(file, []byte(tc.text), 0o600))
@@ -202,6 +205,15 @@ func TestClaimedThatCannotBeTrusted(t *testing.T) {
 	ok(t, os.WriteFile(file, []byte("\n"+pvOf("a", "1")+"\n"+pvOf("b", "2")), 0o600))
 	if c, err := readClaims(file); err != nil || !slices.Equal(c.handles, []string{"1", "2"}) {
 		t.Errorf("two outputs of kubectl in one file: %+v, %v, want the handles of both", c, err)
+	}
+	ok(t, os.WriteFile(file, []byte("\ufeff"+pvOf("a", "1")), 0o600))
+	if c, err := readClaims(file); err != nil || !c.objects {
+		t.Errorf("an output of kubectl after a byte order mark: %+v, %v, want that it has objects", c, err)
+	}
+	// As kubectl get pv -o jsonpath={.items[*].spec.csi.volumeHandle} prints them.
+	ok(t, os.WriteFile(file, []byte("1 2"), 0o600))
+	if c, err := readClaims(file); err != nil || !slices.Equal(c.handles, []string{"1", "2"}) {
+		t.Errorf("handles on one line: %+v, %v, want both", c, err)
 	}
 }
 
