@@ -229,6 +229,8 @@ func TestReportNamesEveryWrongFlag(t *testing.T) {
 		{"linode", "--unused=30", "not a time"},
 		{"linode", "--unused=-1d", "not a time"},
 		{"linode", "--unused=99999999999d", "not a time"},
+		{"linode", "--unused=213504d", "not a time"}, // whose nanoseconds are those of 25 minutes, modulo 2^64
+		{"linode", "--unused=-200000d", "not a time"},
 		{"linode", "--sum-by=namespace,shape", `"shape"`},
 		{"linode", "--sum-by=class,class", `"class"`},
 		{"linode", "--sum-by=", `""`},

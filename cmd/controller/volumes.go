@@ -241,6 +241,9 @@ func (c *volumesConfig) own(fs *flag.FlagSet) {
 	})
 }
 
+// maxAge is a hundred years, in days.
+const maxAge = 100 * 365
+
 // parseAge returns a flag's function that parses days, such as 30d, or another duration, such as 12h, into a variable.
 func parseAge(to *time.Duration) func(string) error {
 	return func(text string) error {
@@ -248,9 +251,9 @@ func parseAge(to *time.Duration) func(string) error {
 		if days, is := strings.CutSuffix(text, "d"); is {
 			var n int
 			n, err = strconv.Atoi(days)
-			age = time.Duration(n) * 24 * time.Hour
+			age = time.Duration(min(max(n, 0), maxAge+1)) * 24 * time.Hour
 		}
-		if err != nil || age <= 0 || age > 100*365*24*time.Hour {
+		if err != nil || age <= 0 || age > maxAge*24*time.Hour {
 			return errors.New("not a time, such as 30d or 12h")
 		}
 		*to = age
