@@ -3,6 +3,7 @@ package block
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,17 +16,38 @@ const maxSwept = 20
 
 // Leftovers deletes the temporary snapshots or unfinished copies of interrupted clones.
 type Leftovers struct {
-	// InUse has those that calls of this process are using.
-	InUse
-
 	ops *ops.Runner
 	age time.Duration
 	log *zap.Logger
+
+	mu    sync.Mutex
+	inUse map[string]int // by how many calls of this process, by name
 }
 
 // NewLeftovers returns Leftovers. age is the age from which a leftover belongs to no call.
 func NewLeftovers(runner *ops.Runner, age time.Duration, log *zap.Logger) *Leftovers {
-	return &Leftovers{ops: runner, age: age, log: log}
+	return &Leftovers{ops: runner, age: age, log: log, inUse: map[string]int{}}
+}
+
+// Begin keeps the object with this name from sweeps until end is called.
+func (l *Leftovers) Begin(name string) (end func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inUse[name]++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.inUse[name]--; l.inUse[name] == 0 {
+			delete(l.inUse, name)
+		}
+	}
+}
+
+// Has reports whether a call is using the object with this name.
+func (l *Leftovers) Has(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inUse[name] > 0
 }
 
 // Leftover is a temporary snapshot or an unfinished copy.
