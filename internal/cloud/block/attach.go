@@ -55,18 +55,18 @@ func (b *Verbs) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	if at.vol == nil { // it was attached by this request
 		return at.device, nil
 	}
-	if there := at.machine.disk(id).Device; there != (cloud.Device{}) {
-		return there, nil
+	if disk, _ := at.machine.disk(id); disk.Device != (cloud.Device{}) {
+		return disk.Device, nil
 	}
 	return at.vol.Device, nil
 }
 
-// disk returns a volume in the machine's record.
-func (m *Machine) disk(id cloud.VolumeID) Disk {
-	if m == nil {
-		return Disk{}
+// disk returns a volume in the machine's record, if it is there.
+func (m *Machine) disk(id cloud.VolumeID) (disk Disk, shown bool) {
+	if m != nil {
+		disk, shown = m.Disks[id]
 	}
-	return m.Disks[id]
+	return disk, shown
 }
 
 // decideAttach decides about a refused attach; see ops.Op.Decide.
@@ -105,8 +105,7 @@ func (b *Verbs) decideAttached(at place, refusal error) error {
 	if !b.traits.MachineHasDisks {
 		return nil
 	}
-	disk, shown := at.machine.disks()[at.vol.ID]
-	switch {
+	switch disk, shown := at.machine.disk(at.vol.ID); {
 	case disk.Boot:
 		return b.bootDisk(refusal)
 	case !shown:
@@ -115,13 +114,6 @@ func (b *Verbs) decideAttached(at place, refusal error) error {
 		return fmt.Errorf("it is attached there for reading only; it was attached by hand and has to be detached: %w: %w", fault.Precondition, refusal)
 	}
 	return nil
-}
-
-func (m *Machine) disks() map[cloud.VolumeID]Disk {
-	if m == nil {
-		return nil
-	}
-	return m.Disks
 }
 
 func (b *Verbs) bootDisk(refusal error) error {
@@ -195,7 +187,7 @@ func (b *Verbs) decideDetach(at place, from cloud.NodeID, settled bool, refusal 
 		// The machine is gone, and the volume's record is stale (failure A11).
 		return fmt.Errorf("the %s still shows as attached to it; this ends by itself when the %s is gone: %w: %w",
 			b.traits.VolumeWord, b.traits.MachineWord, fault.Unavailable, refusal)
-	case at.machine.disk(at.vol.ID).Boot:
+	case at.machine != nil && at.machine.Disks[at.vol.ID].Boot:
 		return b.bootDisk(refusal)
 	case at.machine != nil && at.machine.Hindered != nil:
 		return fmt.Errorf("%w: %w", at.machine.Hindered, refusal)
