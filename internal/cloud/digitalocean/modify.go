@@ -3,7 +3,6 @@ package digitalocean
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/digitalocean/godo"
 
@@ -22,16 +21,9 @@ func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, list []clou
 	if !objectID(id) {
 		return fmt.Errorf("%s: %w: no volume has such an id", doing, fault.NotFound)
 	}
-	var words []string
-	for _, t := range list {
-		if strings.HasPrefix(strings.ToLower(t.Key), tags.Own) {
-			return fmt.Errorf("%s: tag %q is the driver's own: %w", doing, t.Key, fault.InvalidArgument)
-		}
-		word, err := tagRule.Write(t)
-		if err != nil {
-			return fmt.Errorf("%s: %w", doing, err)
-		}
-		words = append(words, word)
+	words, err := tagRule.Given(list)
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
 	}
 	vol, err := c.readVolume(ctx, id, budget.Read)
 	if err != nil {

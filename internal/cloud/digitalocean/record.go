@@ -67,12 +67,7 @@ func (c *Cloud) newRecord(req cloud.CreateVolumeRequest) record {
 	}
 	for _, t := range req.Tags {
 		if slices.Contains(nameKeys, t.Key) {
-			r[t.Key] = strings.Map(func(c rune) rune {
-				if c < 0x80 && recordWord.MatchString(string(c)) {
-					return c
-				}
-				return '_'
-			}, t.Value)
+			r[t.Key] = tags.Safe(t.Value, recordWord, len(t.Value))
 		}
 	}
 	return r
@@ -108,22 +103,6 @@ func wordsOf(v *volume) []string {
 // userWords returns the tags that users have requested, and the cluster's. Other tags of the driver are in the record or nowhere, because a
 // tag that only one object has would stay in the account.
 func (c *Cloud) userWords(all []cloud.Tag) ([]string, error) {
-	var words []string
-	for _, t := range all {
-		if strings.HasPrefix(t.Key, tags.Own) {
-			continue
-		}
-		word, err := tagRule.Write(t)
-		if err != nil {
-			return nil, err
-		}
-		words = append(words, word)
-	}
-	word, err := tagRule.Write(cloud.Tag{Key: tags.Cluster, Value: c.cluster})
-	if err != nil {
-		return nil, err
-	}
-	words = append(words, word)
-	slices.Sort(words)
-	return slices.Compact(words), nil
+	all = slices.DeleteFunc(slices.Clone(all), func(t cloud.Tag) bool { return strings.HasPrefix(t.Key, tags.Own) })
+	return tagRule.Words(append(all, cloud.Tag{Key: tags.Cluster, Value: c.cluster}))
 }

@@ -97,4 +97,7 @@ func CheckRegion(region string) error {
 }
 
 // CheckTags refuses tags that the cloud would refuse.
-func CheckTags(tags []cloud.Tag) error { return tagRule.Check(tags) }
+func CheckTags(tags []cloud.Tag) error {
+	_, err := tagRule.Words(tags)
+	return err
+}

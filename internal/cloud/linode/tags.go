@@ -49,17 +49,7 @@ func (c *Cloud) words(given []cloud.Tag, own ...cloud.Tag) ([]string, error) {
 	all := slices.DeleteFunc(slices.Clone(given), func(t cloud.Tag) bool {
 		return strings.HasPrefix(t.Key, tags.Own) && (t.Key == tags.Cluster || !c.kubernetesTags)
 	})
-	all = append(append(all, own...), cloud.Tag{Key: tags.Cluster, Value: c.cluster})
-	var words []string
-	for _, t := range all {
-		word, err := tagRule.Write(t)
-		if err != nil {
-			return nil, err
-		}
-		words = append(words, word)
-	}
-	slices.Sort(words)
-	return slices.Compact(words), nil
+	return tagRule.Words(append(append(all, own...), cloud.Tag{Key: tags.Cluster, Value: c.cluster}))
 }
 
 // madeFor reports whether a volume that has the label of a request name was made for it, and for this cluster. A label
@@ -113,19 +103,12 @@ func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, list []clou
 	if n == 0 {
 		return fmt.Errorf("modify volume %.80q: %w: no volume has such an id", id, fault.NotFound)
 	}
-	var wanted []string
-	for _, t := range list {
-		word, err := tagRule.Write(t)
-		if strings.HasPrefix(strings.ToLower(t.Key), tags.Own) {
-			err = fmt.Errorf("tag %q is the driver's own: %w", t.Key, fault.InvalidArgument)
-		}
-		if err != nil {
-			return fmt.Errorf("modify volume %d: %w", n, err)
-		}
-		wanted = append(wanted, word)
+	wanted, err := tagRule.Given(list)
+	if err != nil {
+		return fmt.Errorf("modify volume %d: %w", n, err)
 	}
 	var words []string // of the last read, with those wanted
-	_, err := ops.Run(ctx, c.ops, ops.Op[*volume]{
+	_, err = ops.Run(ctx, c.ops, ops.Op[*volume]{
 		Name: fmt.Sprintf("put tags %q on volume %d", wanted, n), Kind: "update", Object: c.VolumeKey(id), Priority: budget.Write, Lease: lease,
 		Submit: func(ctx context.Context, w *ops.Write) (*volume, string, error) {
 			v, err := c.update(ctx, w, n, linodego.VolumeUpdateOptions{Tags: &words})

@@ -37,14 +37,28 @@ type Rule struct {
 	Shortest, Longest int
 }
 
-// Check refuses tags that the cloud would refuse.
-func (r Rule) Check(tags []cloud.Tag) error {
+// Words returns tags as words of the cloud, sorted and without duplicates, or an error if the cloud would refuse one.
+func (r Rule) Words(tags []cloud.Tag) ([]string, error) {
+	var words []string
 	for _, t := range tags {
-		if _, err := r.Write(t); err != nil {
-			return err
+		word, err := r.Write(t)
+		if err != nil {
+			return nil, err
+		}
+		words = append(words, word)
+	}
+	slices.Sort(words)
+	return slices.Compact(words), nil
+}
+
+// Given returns tags as Words, but none of the driver's own.
+func (r Rule) Given(tags []cloud.Tag) ([]string, error) {
+	for _, t := range tags {
+		if strings.HasPrefix(strings.ToLower(t.Key), Own) {
+			return nil, fmt.Errorf("tag %q is the driver's own: %w", t.Key, fault.InvalidArgument)
 		}
 	}
-	return nil
+	return r.Words(tags)
 }
 
 // Write returns a tag as a word of the cloud. It adapts the values of the driver's own tags, such as the names of Kubernetes
