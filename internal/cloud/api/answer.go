@@ -29,20 +29,9 @@ type Answer struct {
 	Fields []string
 }
 
-// Refusal is the parsed body of a refusal.
-type Refusal struct {
-	Words, RequestID string
-	Fields           []string
-}
-
-// NewAnswer returns an Answer with a short message. A message with the token, as from a proxy that repeats the request, is dropped,
-// because errors appear as events in the claim's namespace.
-func NewAnswer(status int, words, requestID, token string) *Answer {
-	return &Answer{Status: status, Words: line(words, token), RequestID: line(requestID, token)}
-}
-
-// line returns a text of the cloud as one short line without the token and without control characters.
-func line(s, token string) string {
+// Line returns a text of the cloud as one short line without control characters. A text with the token, as from a proxy that repeats the
+// request, is dropped, because errors appear as events in the claim's namespace.
+func Line(s, token string) string {
 	if token != "" && strings.Contains(s, token) || strings.Contains(s, "Bearer ") {
 		return "(it repeats the request)"
 	}
@@ -60,25 +49,23 @@ func (c *Client) answerOf(resp *http.Response, token string) (a *Answer, ok bool
 	body, _ := io.ReadAll(resp.Body) // what arrived is all that there is to report
 	said, ok := parse(body)
 	if !ok {
-		said = Refusal{Words: string(body)}
+		said = Answer{Words: string(body)}
 	}
-	if said.RequestID == "" {
-		said.RequestID = resp.Header.Get(requestIDHeader)
-	}
-	a = NewAnswer(resp.StatusCode, said.Words, said.RequestID, token)
-	a.Fields = said.Fields
-	return a, ok
+	return &Answer{
+		Status: resp.StatusCode, Words: Line(said.Words, token), Fields: said.Fields,
+		RequestID: Line(cmp.Or(said.RequestID, resp.Header.Get(requestIDHeader)), token),
+	}, ok
 }
 
 // message reads {"id":..,"message":..,"request_id":..}. The id is required, though a recorded one is empty: gateways send messages too.
-func message(body []byte) (Refusal, bool) {
+func message(body []byte) (Answer, bool) {
 	var said struct {
 		ID        *string `json:"id"`
 		Message   string  `json:"message"`
 		RequestID string  `json:"request_id"`
 	}
 	err := json.Unmarshal(body, &said)
-	return Refusal{Words: said.Message, RequestID: said.RequestID}, err == nil && said.ID != nil && said.Message != ""
+	return Answer{Words: said.Message, RequestID: said.RequestID}, err == nil && said.ID != nil && said.Message != ""
 }
 
 // AnswerOf returns the cloud's answer in an error, or nil.

@@ -46,7 +46,7 @@ type Client struct {
 	Throttled func(Request, *http.Response, *Answer) bool
 	// Refusal parses the body of a refusal; false: it does not have the API's form. Nil: {"id":..,"message":..}. If the API has
 	// codes, the message begins with the code and a colon, for Kind.
-	Refusal func(body []byte) (Refusal, bool)
+	Refusal func(body []byte) (Answer, bool)
 	// Kind maps answers to kinds.
 	Kind    func(*Answer) fault.Kind
 	Metrics *budget.Metrics
@@ -163,7 +163,7 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 		return false, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	c.sent(ctx, r, began, fmt.Sprint(resp.StatusCode), zap.String("cloud_request", line(resp.Header.Get(requestIDHeader), token)))
+	c.sent(ctx, r, began, fmt.Sprint(resp.StatusCode), zap.String("cloud_request", Line(resp.Header.Get(requestIDHeader), token)))
 	if r.Received != nil {
 		*r.Received = resp.Header
 	}

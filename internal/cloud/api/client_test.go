@@ -221,8 +221,8 @@ func TestARequestTakesFromBothOfItsBudgets(t *testing.T) {
 
 func TestARefusalInTheAPIsOwnForm(t *testing.T) {
 	c := client(answers(422, "application/json", `{"why":"no room"}`))
-	c.Refusal = func(body []byte) (api.Refusal, bool) {
-		return api.Refusal{Words: "no room", Fields: []string{"size"}}, strings.Contains(string(body), "why")
+	c.Refusal = func(body []byte) (api.Answer, bool) {
+		return api.Answer{Words: "no room", Fields: []string{"size"}}, strings.Contains(string(body), "why")
 	}
 	a := api.AnswerOf(c.Do(t.Context(), api.Request{Method: "GET", Path: "/it"}, nil))
 	if a == nil || a.Words != "no room" || len(a.Fields) != 1 || a.Fields[0] != "size" {

@@ -207,7 +207,8 @@ func TestWithoutThrottledEach429IsRepeated(t *testing.T) {
 
 // What the cloud says reaches logs and terminals: it steers none.
 func TestTheWordsOfACloudSteerNoTerminal(t *testing.T) {
-	a := api.NewAnswer(http.StatusBadRequest, "no\x1b]0;x\a", "id\x1b[2J\x00\u202e", "token")
+	c := client(answers(400, "application/json", `{"id":"","message":"no\u001b]0;x\u0007","request_id":"id\u001b[2J\u0000\u202e"}`))
+	a := api.AnswerOf(c.Do(t.Context(), api.Request{Method: http.MethodGet, Path: "/it"}, nil))
 	for _, r := range a.RequestID + a.Words + a.Error() {
 		if !unicode.IsPrint(r) {
 			t.Errorf("the answer has %U in %q", r, a.Error())

@@ -31,7 +31,7 @@ func TestEachAnswerBecomesItsKind(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := kindOf(api.NewAnswer(tc.status, tc.words, "", "")); got != tc.want {
+			if got := kindOf(&api.Answer{Status: tc.status, Words: tc.words}); got != tc.want {
 				t.Errorf("kindOf(%d %q) = %q, want %q", tc.status, tc.words, got, tc.want)
 			}
 		})
@@ -65,7 +65,7 @@ func TestTheBudgetIsToldFromTheRulesOfRoutes(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := throttled(tc.request, &http.Response{Header: tc.header}, api.NewAnswer(429, tc.words, "", "")); got != tc.want {
+			if got := throttled(tc.request, &http.Response{Header: tc.header}, &api.Answer{Status: 429, Words: tc.words}); got != tc.want {
 				t.Errorf("throttled = %v, want %v", got, tc.want)
 			}
 		})

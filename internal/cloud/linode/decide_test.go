@@ -13,8 +13,7 @@ import (
 
 // refusedWith is a refusal as it comes from the API.
 func refusedWith(status int, words string, fields ...string) error {
-	a := api.NewAnswer(status, words, "", "")
-	a.Fields = fields
+	a := &api.Answer{Status: status, Words: words, Fields: fields}
 	return fmt.Errorf("%w: %w", kindOf(a), a)
 }
 

@@ -140,12 +140,12 @@ func routeOf(path string) string {
 }
 
 // refusalOf parses the body of a refusal: {"errors":[{"reason":..,"field":..}]}.
-func refusalOf(body []byte) (said api.Refusal, ok bool) {
+func refusalOf(body []byte) (said api.Answer, ok bool) {
 	var root struct {
 		Errors []struct{ Reason, Field string }
 	}
 	if json.Unmarshal(body, &root) != nil {
-		return api.Refusal{}, false
+		return api.Answer{}, false
 	}
 	var words []string
 	for _, e := range root.Errors {
