@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -30,9 +31,6 @@ const (
 // textsThrottled are the texts of ResourceExhausted when the API's own budget is used up.
 var textsThrottled = []string{"rate limit", "too many requests", "requests per"}
 
-// maxWords is how much of the cloud's message an error repeats.
-const maxWords = 300
-
 // answer is the error of the cloud to a request, or at the end of an operation.
 type answer struct {
 	code  codes.Code
@@ -43,37 +41,27 @@ type answer struct {
 	operation string
 }
 
-// newAnswer reads a status. The details tell which quota is exceeded. A message with the token, as from a proxy that repeats the
-// request, is dropped, because errors appear as events in the claim's namespace.
+// newAnswer reads a status. The details tell which quota is exceeded.
 func newAnswer(s *status.Status, header metadata.MD, token string) *answer {
-	a := &answer{code: s.Code(), words: line(s.Message(), token), requestID: requestIDOf(header, token)}
+	a := &answer{code: s.Code(), words: api.Line(s.Message(), token), requestID: requestIDOf(header, token)}
 	for _, detail := range s.Details() {
 		failure, ok := detail.(*quota.QuotaFailure)
 		if !ok {
 			continue
 		}
 		for _, v := range failure.GetViolations() {
-			a.words += line(fmt.Sprintf("; quota %s: limit %d, in use %v, %d would be needed",
+			a.words += api.Line(fmt.Sprintf("; quota %s: limit %d, in use %v, %d would be needed",
 				v.GetMetric().GetName(), v.GetMetric().GetLimit(), v.GetMetric().GetUsage(), v.GetRequired()), token)
 		}
 	}
 	return a
 }
 
-// line returns a text of the cloud as one short line without the token.
-func line(text, token string) string {
-	if token != "" && strings.Contains(text, token) || strings.Contains(text, "Bearer ") {
-		return "(it repeats the request)"
-	}
-	text = strings.Join(strings.Fields(text), " ")
-	return text[:min(len(text), maxWords)]
-}
-
 // requestIDOf returns the id for the cloud's support, or "".
 func requestIDOf(header metadata.MD, token string) string {
 	for _, name := range []string{"x-request-id", "x-server-trace-id"} {
 		if ids := header.Get(name); len(ids) > 0 {
-			return line(ids[0], token)
+			return api.Line(ids[0], token)
 		}
 	}
 	return ""

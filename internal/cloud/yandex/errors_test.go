@@ -95,6 +95,13 @@ func TestTheTokenLeavesInNoAnswer(t *testing.T) {
 	}
 }
 
+// What the cloud says steers no terminal.
+func TestTheWordsOfTheCloudArePrintable(t *testing.T) {
+	if a := newAnswer(status.New(codes.Internal, "no\x1b]0;x\a"), metadata.Pairs("x-request-id", "a\x1b[2J"), ""); a.words != "no ]0;x" || a.requestID != "a [2J" {
+		t.Errorf("the answer is %+v", a)
+	}
+}
+
 // What a cloud may say of the next read of an operation is bounded.
 func TestIntervalOf(t *testing.T) {
 	for text, want := range map[string]time.Duration{"": 0, "2": 2 * time.Second, "0.5": time.Second / 2, "-1": 0, "x": 0, "1e9": maxInterval} {
