@@ -32,6 +32,17 @@ func (b *Verbs) CheckCreate(req cloud.CreateVolumeRequest, own string) (zones []
 	return zones, nil
 }
 
+// CheckSnapshot refuses the request of a snapshot that the cloud cannot serve in any account.
+func (b *Verbs) CheckSnapshot(req cloud.CreateSnapshotRequest) error {
+	switch {
+	case req.Name == "":
+		return fmt.Errorf("it has no name: %w", fault.InvalidArgument)
+	case !b.traits.VolumeID(req.Volume):
+		return fmt.Errorf("volume %.80q: %w: no %s has such an id", req.Volume, fault.NotFound, b.traits.VolumeWord)
+	}
+	return nil
+}
+
 // InZones creates a volume in the first zone that can serve it. It tries the next zone if create returns fault.NoZone.
 func InZones[V any](zones []string, create func(zone string) (V, error)) (v V, err error) {
 	for _, zone := range zones {

@@ -23,7 +23,7 @@ const maxSnapshots = 25
 // CreateSnapshot creates a snapshot of a volume.
 func (c *Cloud) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
 	doing := fmt.Sprintf("create snapshot %q", req.Name)
-	if err := checkSnapshot(req); err != nil {
+	if err := c.CheckSnapshot(req); err != nil {
 		return cloud.Snapshot{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	words, err := c.userWords(req.Tags)
@@ -39,17 +39,6 @@ func (c *Cloud) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequ
 		return cloud.Snapshot{}, fmt.Errorf("%s: %w: %w", doing, fault.Uncertain, err)
 	}
 	return snap, nil
-}
-
-func checkSnapshot(req cloud.CreateSnapshotRequest) error {
-	switch {
-	case req.Name == "":
-		return fmt.Errorf("it has no name: %w", fault.InvalidArgument)
-	case !objectID(req.Volume):
-		return fmt.Errorf("volume %.80q: %w: no volume has such an id", req.Volume, fault.NotFound)
-	default:
-		return nil
-	}
 }
 
 // takeSnapshot creates a snapshot; fault.Conflict if the volume has one with the name. The documentation does not say that the cloud refuses

@@ -73,11 +73,8 @@ func (s snapshots) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotR
 
 // copying checks a request and returns that for its copy.
 func (s snapshots) copying(req cloud.CreateSnapshotRequest) (p copying, err error) {
-	switch {
-	case req.Name == "":
-		return p, fmt.Errorf("it has no name: %w", fault.InvalidArgument)
-	case !api.IsNumber(req.Volume):
-		return p, fmt.Errorf("volume %.80q: %w: no volume has such an id", req.Volume, fault.NotFound)
+	if err := s.c.CheckSnapshot(req); err != nil {
+		return p, err
 	}
 	// No volume has a name with such a character, so the unfinished copies of a volume and a snapshot with one name differ.
 	p.Name, p.Source.Volume = "snapshot\x00"+req.Name, req.Volume

@@ -29,7 +29,7 @@ const description = "Created by cloudblock-csi"
 // the snapshot, or else its idempotency key, is the record of the failure.
 func (c *Cloud) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
 	doing := fmt.Sprintf("create snapshot %q of disk %.80s", req.Name, req.Volume)
-	if err := checkSnapshot(req); err != nil {
+	if err := c.CheckSnapshot(req); err != nil {
 		return cloud.Snapshot{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	labels, err := c.owner.Labels(req.Name, req.Tags, cloud.Source{})
@@ -134,17 +134,6 @@ func errDuplicateSnapshots(request string, snaps []*compute.Snapshot) error {
 	}
 	return fmt.Errorf("the snapshots %s were all made for the request %q, and each of them may have been returned for it; "+
 		"delete the one that no VolumeSnapshotContent has as its snapshotHandle: %w", strings.Join(ids, " and "), request, fault.Unavailable)
-}
-
-func checkSnapshot(req cloud.CreateSnapshotRequest) error {
-	switch {
-	case req.Name == "":
-		return fmt.Errorf("it has no name: %w", fault.InvalidArgument)
-	case !objectID(req.Volume):
-		return fmt.Errorf("volume %.80q: %w: no disk has such an id", req.Volume, fault.NotFound)
-	default:
-		return nil
-	}
 }
 
 // FindSnapshot returns the snapshot of a request. A failed snapshot is not returned, but it holds the name. Several are left to the
