@@ -107,14 +107,27 @@ func (c *config) validate(environ driver.Environment) error {
 		c.readEnvironment(environ)
 		err = errors.Join(err, b.validate(c))
 	}
-	if c.Cloud != "linode" && c.linodePersist != usualLinodePersist {
-		err = errors.Join(err, errors.New("--linode-persist: for --cloud linode only"))
+	if c.Cloud != "linode" {
+		err = errors.Join(err, refuse("for --cloud linode only",
+			given{"--linode-persist", c.linodePersist != usualLinodePersist},
+			given{"--linode-kubernetes-tags", c.linodeKubernetesTags},
+			given{"--linode-snapshots", c.linodeSnapshots != noLinodeSnapshots}))
 	}
-	if c.Cloud != "linode" && c.linodeKubernetesTags {
-		err = errors.Join(err, errors.New("--linode-kubernetes-tags: for --cloud linode only"))
-	}
-	if c.Cloud != "linode" && c.linodeSnapshots != noLinodeSnapshots {
-		err = errors.Join(err, errors.New("--linode-snapshots: for --cloud linode only"))
+	return err
+}
+
+// given is a flag, and whether it has another value than its default.
+type given struct {
+	flag string
+	is   bool
+}
+
+// refuse returns an error for each flag that is given.
+func refuse(why string, flags ...given) (err error) {
+	for _, f := range flags {
+		if f.is {
+			err = errors.Join(err, fmt.Errorf("%s: %s", f.flag, why))
+		}
 	}
 	return err
 }
@@ -144,30 +157,17 @@ func (c *config) readEnvironment(environ driver.Environment) {
 }
 
 func (c *config) validateLocal() error {
-	err := c.CheckLocal(pool.CheckNode, pool.CheckName)
-	for _, f := range []struct{ name, value string }{
-		{"--credentials-file", c.credentialsFile},
-		{"--api-endpoint", c.apiEndpoint},
-		{"--api-ca-file", c.apiCAFile},
-		{"--region", c.region},
-		{"--volume-name-prefix", c.namePrefix},
-		{"--metadata-endpoint", c.MetadataEndpoint},
-		{"--yandex-folder-id", c.yandexFolder},
-	} {
-		if f.value != "" {
-			err = errors.Join(err, fmt.Errorf("%s: there is no such thing with --cloud %s", f.name, c.Cloud))
-		}
-	}
-	if c.apiLimits != nil {
-		err = errors.Join(err, fmt.Errorf("--api-limits: there is no such thing with --cloud %s", c.Cloud))
-	}
-	if c.yandexOperations != usualYandexOperations {
-		err = errors.Join(err, fmt.Errorf("--yandex-max-operations: there is no such thing with --cloud %s", c.Cloud))
-	}
-	if c.operationTimeout != usualOperation {
-		err = errors.Join(err, fmt.Errorf("--operation-timeout: there is no such thing with --cloud %s", c.Cloud))
-	}
-	return err
+	return errors.Join(c.CheckLocal(pool.CheckNode, pool.CheckName), refuse("there is no such thing with --cloud "+c.Cloud,
+		given{"--credentials-file", c.credentialsFile != ""},
+		given{"--api-endpoint", c.apiEndpoint != ""},
+		given{"--api-ca-file", c.apiCAFile != ""},
+		given{"--region", c.region != ""},
+		given{"--volume-name-prefix", c.namePrefix != ""},
+		given{"--metadata-endpoint", c.MetadataEndpoint != ""},
+		given{"--yandex-folder-id", c.yandexFolder != ""},
+		given{"--api-limits", c.apiLimits != nil},
+		given{"--yandex-max-operations", c.yandexOperations != usualYandexOperations},
+		given{"--operation-timeout", c.operationTimeout != usualOperation}))
 }
 
 // pools returns the pools of --local-pool.
@@ -189,16 +189,10 @@ func (c *config) validateRemote() error {
 		err = errors.Join(err, fmt.Errorf("--cluster-id: required with --cloud %s: a name that no other cluster of the account has, such as prod-1; "+
 			"everything created is marked with it, so it stays the same for the life of the cluster", c.Cloud))
 	}
-	for _, f := range []struct{ name, value string }{{"--local-pool", strings.Join(c.LocalPools, ",")}, {"--node-id", c.NodeID}} {
-		if f.value != "" {
-			err = errors.Join(err, fmt.Errorf("%s: for --cloud local only", f.name))
-		}
-	}
-	if c.yandexFolder != "" && c.backend.folderVariable == "" {
-		err = errors.Join(err, errors.New("--yandex-folder-id: for --cloud yandex only"))
-	}
-	if c.yandexOperations != usualYandexOperations && c.backend.folderVariable == "" {
-		err = errors.Join(err, errors.New("--yandex-max-operations: for --cloud yandex only"))
+	err = errors.Join(err, refuse("for --cloud local only", given{"--local-pool", strings.Join(c.LocalPools, "") != ""}, given{"--node-id", c.NodeID != ""}))
+	if c.backend.folderVariable == "" {
+		err = errors.Join(err, refuse("for --cloud yandex only",
+			given{"--yandex-folder-id", c.yandexFolder != ""}, given{"--yandex-max-operations", c.yandexOperations != usualYandexOperations}))
 	}
 	if c.yandexOperations < 1 {
 		err = errors.Join(err, fmt.Errorf("--yandex-max-operations %d: less than one", c.yandexOperations))
