@@ -47,6 +47,10 @@ func (h Harness) testIDs(t *testing.T) {
 		for _, id := range impossible(string(vol.ID)) {
 			before := e.requests()
 			e.volumeID(cloud.VolumeID(id), vol.Size)
+			if e.caps.Attach {
+				_, err := e.c.Attach(e.Context(), vol.ID, cloud.NodeID(id))
+				e.want(err, "Attach to a hostile node", fault.NotFound, fault.InvalidArgument)
+			}
 			if n := e.requests() - before; n != 0 {
 				e.Errorf("%d requests were made for the id %.80q", n, id)
 			}

@@ -185,33 +185,6 @@ func TestARenamedVolumeIsFoundByItsID(t *testing.T) {
 	}
 }
 
-// An id that the cloud cannot have made never leaves the program, where it could meet another object.
-func TestMalformedIDsAreRefusedWithoutARequest(t *testing.T) {
-	account := start(t, emulator.Options{})
-	c := open(t, account)
-	vol := volume(t, c, "ab")
-	account.ResetStats()
-	for _, id := range []string{
-		"", "0", "-1", "01", "0" + string(vol.ID), "+" + string(vol.ID), " " + string(vol.ID), "0x186a1", "18446744073709651617",
-		strings.Repeat("9", 40), string(vol.ID) + "-pvc-1", string(vol.ID) + "/attach", string(vol.ID) + "-../../volumes/1", "../volumes/" + string(vol.ID),
-		string(vol.ID) + "?x", string(vol.ID) + "\n", string(vol.ID) + "-" + strings.Repeat("a", 33), "pvc-1", "506f78a4-e098-11e5-ad9f-000f53306ae1",
-	} {
-		want(t, c.DeleteVolume(t.Context(), cloud.VolumeID(id)), fault.None)
-		want(t, c.Detach(t.Context(), cloud.VolumeID(id), node1), fault.None)
-		_, err := c.Attach(t.Context(), cloud.VolumeID(id), node1)
-		want(t, err, fault.NotFound)
-		_, err = c.ExpandVolume(t.Context(), cloud.VolumeID(id), 20*cloud.GiB)
-		want(t, err, fault.NotFound)
-		_, err = c.GetVolume(t.Context(), cloud.VolumeID(id))
-		want(t, err, fault.NotFound)
-		_, err = c.Attach(t.Context(), vol.ID, cloud.NodeID(id))
-		want(t, err, fault.NotFound)
-	}
-	if s := account.Stats(); s.Reads+s.Writes != 0 || len(account.Volumes()) != 1 {
-		t.Errorf("%d requests left the program: %v", s.Reads+s.Writes, s.Routes)
-	}
-}
-
 // P5: the page behind the end of a list that has become shorter does not exist, and says nothing of the pages before it.
 func TestAListThatBecomesShorterIsRead(t *testing.T) {
 	account := start(t, emulator.Options{})
