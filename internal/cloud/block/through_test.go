@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -14,12 +15,14 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/metrics"
 )
 
 // copies is a cloud that copies through snapshots, each of which is its name.
 type copies struct {
 	*Through[string]
 
+	registry    *prometheus.Registry
 	there       []string
 	make, find  error
 	deleted     []string
@@ -28,13 +31,18 @@ type copies struct {
 
 func newCopies(t *testing.T, there ...string) *copies {
 	t.Helper()
-	runner := ops.New(t.Context(), ops.Config{Busy: wait.Backoff{First: time.Millisecond, Max: time.Millisecond}})
+	registry := prometheus.NewRegistry()
+	measured, err := ops.NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner := ops.New(t.Context(), ops.Config{Busy: wait.Backoff{First: time.Millisecond, Max: time.Millisecond}, Metrics: measured})
 	t.Cleanup(func() {
 		if err := runner.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
-	c := &copies{there: there}
+	c := &copies{registry: registry, there: there}
 	c.Through = &Through[string]{
 		Leftovers: NewLeftovers(runner, time.Hour, zap.NewNop()),
 		Name:      func(request string) string { return "temporary-" + request },
@@ -122,7 +130,7 @@ func TestATemporarySnapshotOfAnEarlierCallIsUsed(t *testing.T) {
 	}
 }
 
-// A sweep removes what is old and not in use, so many at a time that one which fails does not stop the others.
+// A sweep removes what is old and not in use, so many at a time that one which fails does not stop the others, and counts what it leaves.
 func TestASweepRemovesWhatNoCallNeeds(t *testing.T) {
 	c := newCopies(t)
 	defer c.Begin("in use")()
@@ -140,4 +148,5 @@ func TestASweepRemovesWhatNoCallNeeds(t *testing.T) {
 	if len(c.deleted) != maxSwept-3 || c.deleted[0] != "old-3" {
 		t.Errorf("removed are %q, want old-3 and what follows, %d with those that failed", c.deleted, maxSwept)
 	}
+	metrics.Of(t, c.registry).Want(t, metrics.Samples{"cloudblock_temporary_copies": float64(len(left) - len(c.deleted))})
 }

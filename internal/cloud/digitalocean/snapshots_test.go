@@ -170,40 +170,6 @@ func TestACopyAboveTheLimitIsRemoved(t *testing.T) {
 	}
 }
 
-// The removal of a temporary snapshot is repeated: no caller does it.
-func TestTheRemovalOfATemporarySnapshotIsRepeated(t *testing.T) {
-	account := start(t, emulator.Options{})
-	c := open(t, account)
-	req := request("clone")
-	req.Source.Volume = volume(t, c, "origin").ID
-	for _, effect := range []faults.Effect{{Status: 502}, {Lost: faults.LostBefore}, {Lost: faults.LostAfter}} {
-		account.Arm(emulator.Fault{Method: "DELETE", Times: 1, Effect: effect})
-	}
-	_, err := c.CreateVolume(t.Context(), req)
-	must(t, err)
-	if left := account.Snapshots(); len(left) > 0 {
-		t.Errorf("left are the snapshots %+v", left)
-	}
-}
-
-// A snapshot that a sweep cannot delete is counted, and keeps it from no other.
-func TestASweepCountsWhatItCannotDelete(t *testing.T) {
-	account := start(t, emulator.Options{})
-	registry := prometheus.NewRegistry()
-	measured, err := ops.NewMetrics(registry)
-	must(t, err)
-	c := open(t, account, func(cfg *digitalocean.Config) { cfg.OrphanAge, cfg.Metrics.Ops = time.Nanosecond, measured })
-	orphan := breakOff(t, account, c, volume(t, c, "a").ID)
-	_, err = account.AddSnapshot(emulator.Snapshot{Name: orphan.Name, VolumeID: string(volume(t, c, "b").ID), SizeGiB: 1})
-	must(t, err)
-	account.Arm(emulator.Fault{Method: "DELETE", Times: 1, Effect: faults.Effect{Status: 403}})
-	want(t, c.Sweep(t.Context()), fault.Denied)
-	metrics.Of(t, registry).Want(t, metrics.Samples{"cloudblock_temporary_copies": 1})
-	if left := account.Snapshots(); len(left) != 1 {
-		t.Errorf("left are %+v, want the one whose removal failed", left)
-	}
-}
-
 // Clones leave no snapshot behind, whatever happens to the removal; a sweep gets what no repeat does, and
 // nothing of another cluster or younger than an hour.
 func TestTemporarySnapshotsOfClonesAreRemoved(t *testing.T) {

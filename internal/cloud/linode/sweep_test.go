@@ -10,17 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/metrics"
 )
 
 const cloneRoute = volumeRoute + "/clone"
@@ -156,29 +151,4 @@ func TestASweepRemovesNoVolumeThatIsNamedLikeACopy(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A copy that a sweep cannot delete is counted, and keeps it from no other.
-func TestASweepCountsWhatItCannotDelete(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		account := start(t, emulator.Options{})
-		registry := prometheus.NewRegistry()
-		measured, err := ops.NewMetrics(registry)
-		must(t, err)
-		c := open(t, account, func(cfg *linode.Config) { cfg.SweepEvery, cfg.Metrics.Ops = -1, measured })
-		source := volume(t, c, "source")
-		for _, name := range []string{"one", "two"} {
-			account.Arm(emulator.Fault{Method: "PUT", Times: 1, Effect: faults.Effect{Lost: faults.LostBefore}})
-			_, err := c.CreateVolume(t.Context(), copyOf(name, source.ID))
-			want(t, err, fault.Uncertain)
-		}
-		must(t, c.Sweep(t.Context()))
-		time.Sleep(25 * time.Hour)
-		account.Arm(emulator.Fault{Method: "DELETE", Times: 1, Effect: faults.Effect{Status: 403}})
-		want(t, c.Sweep(t.Context()), fault.Denied)
-		metrics.Of(t, registry).Want(t, metrics.Samples{"cloudblock_temporary_copies": 1})
-		if left := account.Volumes(); len(left) != 2 {
-			t.Errorf("left are %+v, want the source and the copy whose removal failed", left)
-		}
-	})
 }
