@@ -184,29 +184,25 @@ func (e *env) create(req cloud.CreateVolumeRequest) cloud.Volume {
 // settle repeats a create until its answer is final, as an orchestrator does. Inside the decorators that is enough; for a bare
 // backend whose answer is that the name is taken, it reads the volume with the name.
 func (e *env) settle(req cloud.CreateVolumeRequest) (cloud.Volume, error) {
-	return until(e, func() (cloud.Volume, error) {
-		vol, err := e.c.CreateVolume(e.Context(), req)
-		if e.h.Idempotent || !errors.Is(err, fault.Conflict) && !errors.Is(err, fault.Uncertain) {
-			return vol, err
-		}
-		found, findErr := e.c.FindVolume(e.Context(), req.Name)
-		if errors.Is(findErr, fault.NotFound) && errors.Is(err, fault.Uncertain) {
-			return found, err // repeat
-		}
-		return found, findErr
-	})
+	return settle(e, func() (cloud.Volume, error) { return e.c.CreateVolume(e.Context(), req) },
+		func() (cloud.Volume, error) { return e.c.FindVolume(e.Context(), req.Name) })
 }
 
 // settleSnapshot is settle for a snapshot.
 func (e *env) settleSnapshot(req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
-	return until(e, func() (cloud.Snapshot, error) {
-		snap, err := e.c.CreateSnapshot(e.Context(), req)
+	return settle(e, func() (cloud.Snapshot, error) { return e.c.CreateSnapshot(e.Context(), req) },
+		func() (cloud.Snapshot, error) { return e.c.FindSnapshot(e.Context(), req.Name) })
+}
+
+func settle[T any](e *env, create, find func() (T, error)) (T, error) {
+	return until(e, func() (T, error) {
+		made, err := create()
 		if e.h.Idempotent || !errors.Is(err, fault.Conflict) && !errors.Is(err, fault.Uncertain) {
-			return snap, err
+			return made, err
 		}
-		found, findErr := e.c.FindSnapshot(e.Context(), req.Name)
+		found, findErr := find()
 		if errors.Is(findErr, fault.NotFound) && errors.Is(err, fault.Uncertain) {
-			return found, err
+			return found, err // repeat
 		}
 		return found, findErr
 	})
