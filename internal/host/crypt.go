@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -105,12 +107,12 @@ func (s Sysfs) DiskOf(number uint64) (uint64, error) {
 // Crypt reads the mapping with a number; false if the device is not a mapping.
 func (s Sysfs) Crypt(number uint64) (Crypt, bool, error) {
 	dir := s.Folder(number)
-	id, err := readLine(filepath.Join(dir, "dm/uuid"))
+	id, err := readMapping(dir, "uuid")
 	if err != nil || !strings.HasPrefix(id, cryptUUID) {
 		return Crypt{}, false, err
 	}
 	c := Crypt{Number: number}
-	if c.Name, err = readLine(filepath.Join(dir, "dm/name")); err != nil {
+	if c.Name, err = readMapping(dir, "name"); err != nil || c.Name == "" {
 		return Crypt{}, false, err
 	}
 	target, err := os.Readlink(dir)
@@ -140,4 +142,14 @@ func (s Sysfs) Crypt(number uint64) (Crypt, bool, error) {
 		}
 	}
 	return c, true, nil
+}
+
+// readMapping reads an attribute of a mapping; "" if it is missing, or if the mapping is being removed. To that the kernel answers EINVAL,
+// or EIO if the removal begins during the read (drivers/md/dm-sysfs.c).
+func readMapping(dir, attribute string) (string, error) {
+	text, err := readLine(filepath.Join(dir, "dm", attribute))
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EIO) {
+		return "", nil
+	}
+	return text, err
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -108,4 +109,28 @@ func TestCryptAndItsDisk(t *testing.T) {
 			t.Errorf("Alive of a volume of LVM = %v, %v, want true", alive, err)
 		}
 	})
+}
+
+// The kernel answers EINVAL to a read of the attributes of a mapping that is being removed. The speed of the loopback interface, to which
+// it answers the same, stands for one of them.
+func TestAMappingThatIsBeingRemovedHidesNoOther(t *testing.T) {
+	const invalid = "/sys/class/net/lo/speed"
+	if _, err := os.ReadFile(invalid); !errors.Is(err, unix.EINVAL) {
+		t.Skipf("read %s = %v, want %v", invalid, err, unix.EINVAL)
+	}
+	for _, attribute := range []string{"uuid", "name"} {
+		t.Run(attribute, func(t *testing.T) {
+			s := newSysTree(t)
+			s.device("dm-1", "253:1")
+			s.file("devices/dm-1/dm/uuid", "CRYPT-LUKS2-4567-other\n")
+			if err := os.Remove(filepath.Join(s.dir, "devices/dm-1/dm", attribute)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			s.link("devices/dm-1/dm/"+attribute, invalid)
+			all, err := Sysfs(s.dir).Crypts()
+			if want := []Crypt{{Number: unix.Mkdev(253, 0), Name: "vol", Kernel: "dm-0"}}; err != nil || !reflect.DeepEqual(all, want) {
+				t.Errorf("Crypts = %+v, %v, want %+v", all, err, want)
+			}
+		})
+	}
 }
