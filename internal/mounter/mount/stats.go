@@ -23,6 +23,9 @@ func (m *Mounter) Stats(ctx context.Context, at Mount) (Stats, error) {
 	read := make(chan Stats, 1) // not a variable: a call that has lost its caller still sets it
 	err := m.listings.Run(ctx, strconv.Itoa(at.ID), answerTime, func(context.Context) error {
 		st, err := FilesystemStats(at.Mountpoint)
+		if err == nil {
+			err = at.stays()
+		}
 		read <- st
 		return err
 	})
@@ -30,6 +33,20 @@ func (m *Mounter) Stats(ctx context.Context, at Mount) (Stats, error) {
 		return Stats{}, fmt.Errorf("read the usage of the filesystem at %s: %w: %w", at.Mountpoint, fault.Unavailable, err)
 	}
 	return <-read, err
+}
+
+// stays proves that the mount is still the topmost at its path: what was read there before is of its filesystem.
+func (m Mount) stays() error {
+	fd, err := unix.Open(m.Mountpoint, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("look at %s: %w: %w", m.Mountpoint, fault.Unavailable, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	id, err := mountID(fd)
+	if err == nil && id != m.ID {
+		err = fmt.Errorf("the filesystem at %s was unmounted meanwhile: %w", m.Mountpoint, fault.Unavailable)
+	}
+	return err
 }
 
 // FilesystemStats returns the usage of the filesystem at path.
