@@ -121,6 +121,33 @@ func TestAnUnstagedVolumeIsNoLongerStalled(t *testing.T) {
 	}
 }
 
+// A measurement that ends after the unstage leaves nothing of the volume in the metrics.
+func TestAnUnstagedVolumeHasNoHealth(t *testing.T) {
+	m := &lastHealth{}
+	s := New(Config{Metrics: m, Mounter: mount.New(mount.Config{})})
+	dir := t.TempDir()
+	table, err := s.mounts.Table()
+	if err != nil {
+		t.Fatal(err)
+	}
+	around, err := table.MountOf(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	around.Mountpoint, around.Options, around.VFSOptions = dir, "rw", "ro"
+	at := mount.State{Path: dir, Use: mount.Ours, Mount: around}
+	s.noteHealth(t.Context(), "v", at)
+	if len(m.reasons) != 1 || m.reasons[0] != "FilesystemReadOnly" {
+		t.Errorf("of a volume that is mounted the metrics have %v", m.reasons)
+	}
+	s.noteUnstaged("v")
+	at.Mount.ID++ // the mount of the volume was unmounted
+	s.noteHealth(t.Context(), "v", at)
+	if len(m.reasons) > 0 {
+		t.Errorf("after the unstage the metrics have %v", m.reasons)
+	}
+}
+
 // lastHealth is a Metrics that keeps the last reasons.
 type lastHealth struct {
 	noMetrics

@@ -75,14 +75,24 @@ func (s *Server) noteHealth(ctx context.Context, id string, at mount.State) {
 	for _, t := range found {
 		reasons = append(reasons, t.Reason)
 	}
-	s.metrics.Health(id, reasons)
+	s.setHealth(id, at, reasons)
+}
+
+// setHealth sets in the metrics what was found at a mount of a volume, unless that has gone: then the volume may be unstaged, and nothing
+// would remove it.
+func (s *Server) setHealth(id string, at mount.State, reasons []string) {
+	s.volumes.mu.Lock()
+	defer s.volumes.mu.Unlock()
+	if at.Mount.Stays() == nil {
+		s.metrics.Health(id, reasons)
+	}
 }
 
 // noteGone sets in the metrics that a volume is mounted and its disk is gone.
 func (s *Server) noteGone(table *mount.Table, id, path string) {
 	for _, path := range []string{path, blockFile(path)} {
 		if at, err := table.At(path, 0); err == nil && at.Use == mount.Dead {
-			s.metrics.Health(id, []string{reasonDeviceGone})
+			s.setHealth(id, at, []string{reasonDeviceGone})
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (m *Mounter) Stats(ctx context.Context, at Mount) (Stats, error) {
 	err := m.listings.Run(ctx, strconv.Itoa(at.ID), answerTime, func(context.Context) error {
 		st, err := FilesystemStats(at.Mountpoint)
 		if err == nil {
-			err = at.stays()
+			err = at.Stays()
 		}
 		read <- st
 		return err
@@ -35,8 +35,9 @@ func (m *Mounter) Stats(ctx context.Context, at Mount) (Stats, error) {
 	return <-read, err
 }
 
-// stays proves that the mount is still the topmost at its path: what was read there before is of its filesystem.
-func (m Mount) stays() error {
+// Stays proves that the mount is still the topmost at its path: what was read there before is of its filesystem. It
+// does not touch the filesystem.
+func (m Mount) Stays() error {
 	fd, err := unix.Open(m.Mountpoint, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("look at %s: %w: %w", m.Mountpoint, fault.Unavailable, err)
