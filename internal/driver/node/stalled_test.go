@@ -121,6 +121,41 @@ func TestAnUnstagedVolumeIsNoLongerStalled(t *testing.T) {
 	}
 }
 
+// slow is a Resolver without disks whose Release waits.
+type slow struct {
+	device.Resolver
+	begun, end chan struct{}
+}
+
+func (slow) Number(context.Context, device.Spec) (uint64, error) { return 0, fault.NotFound }
+
+func (r slow) Release(context.Context, device.Spec) error {
+	close(r.begun)
+	<-r.end
+	return nil
+}
+
+// An unstage whose caller has gone leaves nothing of the volume in the metrics either.
+func TestAnUnstageWithoutACallerEndsTheHealth(t *testing.T) {
+	dir, m, r := t.TempDir(), &lastHealth{}, slow{begun: make(chan struct{}), end: make(chan struct{})}
+	s := New(Config{Metrics: m, Devices: r, Mounter: mount.New(mount.Config{Dir: dir, Sysfs: host.Sysfs(t.TempDir())})})
+	s.volumes.staged["v"] = &Staged{Volume: "v"}
+	m.Health("v", []string{"FilesystemErrors"})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-r.begun; cancel() }()
+	_, err := s.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: "v", StagingTargetPath: filepath.Join(dir, "staging")})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("NodeUnstageVolume = %v, want %v", err, context.Canceled)
+	}
+	close(r.end)
+	if err := s.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.reasons) > 0 || len(s.volumes.staged) > 0 {
+		t.Errorf("after the unstage the metrics have %v, and staged is %v", m.reasons, s.volumes.staged)
+	}
+}
+
 // A measurement that ends after the unstage leaves nothing of the volume in the metrics.
 func TestAnUnstagedVolumeHasNoHealth(t *testing.T) {
 	m := &lastHealth{}

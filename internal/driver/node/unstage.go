@@ -28,12 +28,17 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 		return nil, err
 	}
 	// Writing back dirty pages may take longer than the call; the volume stays locked until it ends.
-	err = s.runDetached(ctx, release, func(work context.Context) error { return s.unstage(work, id, staging) })
+	err = s.runDetached(ctx, release, func(work context.Context) error {
+		err := s.unstage(work, id, staging)
+		if err == nil {
+			s.noteUnstaged(id) // before the lock is released, because the next stage notes the volume again
+		}
+		return err
+	})
 	if err != nil {
 		err = explainUnstage(err)
 		return nil, fmt.Errorf("unstage volume %s from %s: %w", id, staging, err)
 	}
-	s.noteUnstaged(id)
 	return &csi.NodeUnstageVolumeResponse{}, nil
 }
 
