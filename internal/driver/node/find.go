@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,11 +11,12 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
-// recorded completes a spec that has only the volume's id with the disk that was recorded when the volume was staged. known
-// reports whether there is a record.
+// recorded completes a spec that has only the volume's id with the disk and the place that were recorded when the volume was staged.
+// known reports whether there is a record.
 func (s *Server) recorded(spec device.Spec) (_ device.Spec, known bool) {
 	record, known := s.records.Recall(spec.Volume)
 	spec.Encrypted = spec.Encrypted || record.Encrypted
+	spec.Place = cmp.Or(spec.Place, record.Place)
 	if known && spec.Name == "" && spec.Serial == "" {
 		spec.Name, spec.Serial = record.Name, record.Serial
 	}
