@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
@@ -155,6 +156,10 @@ func TestARawVolumeEndsTheRecord(t *testing.T) {
 	m := newCloudMachine(t, newDir(t))
 	v := m.attach("v", "", 64*mib)
 	m.cutOff(v, "ext4")
+	inUse := must1(os.OpenFile(must1(os.Readlink(filepath.Join(m.dir, "by-id", m.diskName(v))))(t), os.O_RDONLY|unix.O_EXCL, 0))(t)
+	wantCode(t, "stage of a disk that is in use", v.stage(t.Context()), codes.Aborted)
+	m.wantRecord(v, true)
+	must(t, inUse.Close())
 	v.ok(v.stage)
 	m.wantRecord(v, false)
 	v.ok(v.unstage)

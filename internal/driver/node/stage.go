@@ -237,11 +237,7 @@ func (s *Server) clearDead(ctx context.Context, dev *device.Device, path string)
 // has. For a raw block volume it makes nothing.
 func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u use) (made bool, err error) {
 	if u.block && !u.context.LUKS {
-		// A format opens the disk exclusively itself before it reads what is on it.
-		if err := errors.Join(host.CheckUnused(work, dev.File(), dev.Number()), format.CheckPlain(dev), s.formats.End(u.volume)); err != nil || u.readOnly {
-			return false, err
-		}
-		return false, s.written(work, dev)
+		return false, s.prepareRaw(work, dev, u)
 	}
 	history, err := s.history(work, dev)
 	if err != nil {
@@ -292,6 +288,18 @@ func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u us
 	}
 	// The call may have ended, and kubelet may no longer want the pod.
 	return made, call.Err()
+}
+
+// prepareRaw checks the disk of a raw block volume without encryption and records that it is its user's.
+func (s *Server) prepareRaw(ctx context.Context, dev *device.Device, u use) error {
+	// A format opens the disk exclusively itself before it reads what is on it.
+	if err := errors.Join(host.CheckUnused(ctx, dev.File(), dev.Number()), format.CheckPlain(dev)); err != nil {
+		return err
+	}
+	if err := s.formats.End(u.volume); err != nil || u.readOnly {
+		return err
+	}
+	return s.written(ctx, dev)
 }
 
 // format makes the requested filesystem, if the gate allows it.
