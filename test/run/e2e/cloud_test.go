@@ -12,6 +12,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
@@ -165,17 +166,30 @@ func liveByID(t *testing.T, where place, kind string) {
 	w.wantNothingLeft(t)
 }
 
-// E4: where a volume cannot grow while it is attached, the resizer's next attempt grows it while the pod is away, which
-// comes back to a larger filesystem.
+// A10, E4: where a volume cannot grow while it is attached, the resizer's next attempt grows it while the pod is away,
+// whichever controller is there then. The pod comes back to a larger filesystem.
 func TestGrowthThatTheCloudRefuses(t *testing.T) {
 	t.Parallel()
-	w, _ := startDigitalOcean(t, digitalocean.Options{Rules: digitalocean.Rules{ResizeRefused: true}})
+	for name, start := range map[string]func(t *testing.T) world{
+		"DigitalOcean": func(t *testing.T) world {
+			return startDigitalOcean(t, digitalocean.Options{Rules: digitalocean.Rules{ResizeRefused: true}})
+		},
+		"Yandex": func(t *testing.T) world {
+			return startYandex(t, yandex.Options{Rules: yandex.Rules{ResizeRefused: true}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) { growDetached(t, start(t)) })
+	}
+}
+
+func growDetached(t *testing.T, w world) {
 	v := create(t, w.Pair, programs.Claim{Name: "stubborn", Filesystem: "xfs", Size: gib})
 	must(t, v.Attach, v.Stage, v.Publish)
 	write(t, data(v), 1, 8*mib)
 	wantCode(t, "growing while attached", second(v.Expand(t.Context(), 2*gib)), codes.FailedPrecondition)
 	wantBytes(t, data(v), 1, 8*mib)
-	must(t, v.Unpublish, v.Unstage, v.Detach)
+	w.Controller.Kill()
+	must(t, w.Controller.Start, v.Unpublish, v.Unstage, v.Detach)
 	_, err := csi.NewControllerClient(w.Controller.Conn).ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{
 		VolumeId: v.ID, CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * gib}, VolumeCapability: v.Capability(),
 	})

@@ -58,8 +58,7 @@ var clouds = []cloud{
 }
 
 var onDigitalOcean = placeOf("DigitalOcean", accounts.DigitalOcean{}, func(t *testing.T) world {
-	w, _ := startDigitalOcean(t, digitalocean.Options{})
-	return w
+	return startDigitalOcean(t, digitalocean.Options{})
 })
 
 var onLinode = placeOf("Linode", &accounts.Linode{}, func(t *testing.T) world {
@@ -68,8 +67,7 @@ var onLinode = placeOf("Linode", &accounts.Linode{}, func(t *testing.T) world {
 })
 
 var onYandex = placeOf("Yandex", &accounts.Yandex{}, func(t *testing.T) world {
-	w, _ := startYandex(t, yandex.Options{})
-	return w
+	return startYandex(t, yandex.Options{})
 })
 
 func placeOf(name string, kind accounts.Account, start func(t *testing.T) world) place {
@@ -84,17 +82,16 @@ func (c cloud) driver() string { return strings.ToLower(c.name) + ".csi.cloudblo
 const actionTime = 20 * time.Millisecond
 
 // startDigitalOcean starts an account, and both programs on it with this machine as a droplet.
-func startDigitalOcean(t *testing.T, opts digitalocean.Options, flags ...string) (world, *digitalocean.Cloud) {
+func startDigitalOcean(t *testing.T, opts digitalocean.Options) world {
 	t.Helper()
 	dir := folder(t)
 	opts.DataDir, opts.Durations = filepath.Join(dir, "account"), digitalocean.Actions(clock.Fixed(actionTime))
-	account := digitalocean.Start(t, opts)
-	return startEmulated(t, dir, accounts.DigitalOcean{Cloud: account}, flags), account
+	return startEmulated(t, dir, accounts.DigitalOcean{Cloud: digitalocean.Start(t, opts)})
 }
 
 // startLinode starts an account that refuses a second change of a machine while one is under way, and both
 // programs on it with this machine as a Linode of a shape.
-func startLinode(t *testing.T, opts linode.Options, shape linode.Linode, flags ...string) (world, *linode.Cloud) {
+func startLinode(t *testing.T, opts linode.Options, shape linode.Linode) (world, *linode.Cloud) {
 	t.Helper()
 	dir := folder(t)
 	opts.Rules.OneChangePerLinode = true
@@ -102,23 +99,22 @@ func startLinode(t *testing.T, opts linode.Options, shape linode.Linode, flags .
 	opts.Rules.Scopes, opts.Rules.Permissions = rights.Scopes, rights.Permissions
 	opts.DataDir, opts.Durations = filepath.Join(dir, "account"), linode.Each(clock.Fixed(actionTime))
 	account := linode.Start(t, opts)
-	return startEmulated(t, dir, &accounts.Linode{Cloud: account, Shape: shape}, flags), account
+	return startEmulated(t, dir, &accounts.Linode{Cloud: account, Shape: shape}), account
 }
 
 // startYandex starts a folder, and both programs on it with this machine as an instance.
-func startYandex(t *testing.T, opts yandex.Options, flags ...string) (world, *yandex.Cloud) {
+func startYandex(t *testing.T, opts yandex.Options) world {
 	t.Helper()
 	dir := folder(t)
 	opts.DataDir, opts.Durations = filepath.Join(dir, "account"), yandex.Each(clock.Fixed(actionTime))
 	opts.Rules.Rights = yandex.DriverRights()
-	account := yandex.Start(t, opts)
-	return startEmulated(t, dir, &accounts.Yandex{Cloud: account}, flags), account
+	return startEmulated(t, dir, &accounts.Yandex{Cloud: yandex.Start(t, opts)})
 }
 
 // startEmulated starts both programs on an account, with this machine as one of its own.
-func startEmulated(t *testing.T, dir string, account accounts.Account, flags []string) world {
+func startEmulated(t *testing.T, dir string, account accounts.Account) world {
 	t.Helper()
-	pair := start(t, programs.Options{Dir: dir, Cloud: account, Flags: flags})
+	pair := start(t, programs.Options{Dir: dir, Cloud: account})
 	t.Cleanup(func() {
 		if wrong := accounts.Wrong(account); t.Failed() && len(wrong) > 0 {
 			t.Logf("wrong in the account: %q", wrong)

@@ -16,49 +16,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
-// TestGrowthInUseOnYandex: the cloud of today grows a disk that a pod has.
-func TestGrowthInUseOnYandex(t *testing.T) {
-	t.Parallel()
-	w, _ := startYandex(t, yandex.Options{})
-	v := create(t, w.Pair, programs.Claim{Name: "grows", Filesystem: "xfs", Size: gib})
-	must(t, v.Attach, v.Stage, v.Publish)
-	write(t, data(v), 1, 8*mib)
-	wantCode(t, "growing in use", second(v.Expand(t.Context(), 2*gib)), codes.OK)
-	if got := filesystemSize(t, v.Target); got < 2*gib*85/100 {
-		t.Errorf("the pod sees %d bytes, want nearly 2 GiB", got)
-	}
-	wantBytes(t, data(v), 1, 8*mib)
-	must(t, v.Unpublish, v.Unstage, v.Detach, v.Delete)
-	w.wantNothingLeft(t)
-}
-
-// A10, E4: where a disk cannot grow while it is attached, the resizer's next attempt grows it while the pod is away,
-// whichever controller is there then.
-func TestGrowthThatYandexRefuses(t *testing.T) {
-	t.Parallel()
-	w, _ := startYandex(t, yandex.Options{Rules: yandex.Rules{ResizeRefused: true}})
-	v := create(t, w.Pair, programs.Claim{Name: "stubborn", Filesystem: "xfs", Size: gib})
-	must(t, v.Attach, v.Stage, v.Publish)
-	write(t, data(v), 1, 8*mib)
-	wantCode(t, "growing while attached", second(v.Expand(t.Context(), 2*gib)), codes.FailedPrecondition)
-	wantBytes(t, data(v), 1, 8*mib)
-	w.Controller.Kill()
-	must(t, w.Controller.Start)
-	must(t, v.Unpublish, v.Unstage, v.Detach)
-	_, err := csi.NewControllerClient(w.Controller.Conn).ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{
-		VolumeId: v.ID, CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * gib}, VolumeCapability: v.Capability(),
-	})
-	wantCode(t, "the resizer's next attempt, while detached", err, codes.OK)
-	must(t, v.Attach, v.Stage, v.Publish)
-	if got := filesystemSize(t, v.Target); got < 2*gib*85/100 {
-		t.Errorf("the pod sees %d bytes, want nearly 2 GiB", got)
-	}
-	wantBytes(t, data(v), 1, 8*mib)
-	wantCode(t, "asking for the same growth again", second(v.Expand(t.Context(), 2*gib)), codes.OK)
-	must(t, v.Unpublish, v.Unstage, v.Detach, v.Delete)
-	w.wantNothingLeft(t)
-}
-
 // A5, A7: as many volumes as a machine reports attach, whatever its hardware, and one more is ResourceExhausted where
 // the hardware is old.
 func TestTheLimitOfAnInstance(t *testing.T) {
@@ -67,7 +24,7 @@ func TestTheLimitOfAnInstance(t *testing.T) {
 		t.Run("generation "+generation, func(t *testing.T) {
 			dir := folder(t)
 			account := yandex.Start(t, yandex.Options{DataDir: filepath.Join(dir, "account"), Durations: yandex.Each(clock.Fixed(actionTime))})
-			w := startEmulated(t, dir, &accounts.Yandex{Cloud: account, Shape: yandex.Instance{Generation: generation, Cores: runtime.NumCPU()}}, nil)
+			w := startEmulated(t, dir, &accounts.Yandex{Cloud: account, Shape: yandex.Instance{Generation: generation, Cores: runtime.NumCPU()}})
 			info, err := csi.NewNodeClient(w.Node.Conn).NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
 			wantCode(t, "NodeGetInfo", err, codes.OK)
 			limit := info.GetMaxVolumesPerNode()
@@ -104,7 +61,7 @@ func TestRestoreInAnotherZone(t *testing.T) {
 			dir := folder(t)
 			account := yandex.Start(t, yandex.Options{DataDir: filepath.Join(dir, "account"), Durations: yandex.Each(clock.Fixed(actionTime))})
 			owned := &accounts.Yandex{Cloud: account}
-			w := startEmulated(t, dir, owned, nil)
+			w := startEmulated(t, dir, owned)
 			owned.Shape.Zone = zone
 			there := beside(t, w.Pair)
 
