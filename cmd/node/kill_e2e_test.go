@@ -25,61 +25,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
-// TestKilledNodeProgramGoesOn: the program is killed with SIGKILL after each step of a volume's life and started again. The next
-// step succeeds, because nothing that it needs was only in memory.
-func TestKilledNodeProgramGoesOn(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Fatal("this test makes loop devices and mounts; run it as root")
-	}
-	dir := tempDir(t)
-	p := &program{t: t, dir: dir, binary: build(t, dir)}
-	store := openPool(t, dir)
-	staging, target := filepath.Join(dir, "staging"), filepath.Join(dir, "pod", "target")
-	must(t, os.MkdirAll(staging, 0o700))
-	must(t, os.MkdirAll(filepath.Dir(target), 0o700))
-	for _, capability := range []*csi.VolumeCapability{
-		{AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4"}}},
-		{AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}},
-	} {
-		capability.AccessMode = &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER}
-		r, err := store.Create(t.Context(), pool.NewVolume{Name: fmt.Sprintf("block %v", capability.GetBlock() != nil), Size: 64 << 20})
-		must(t, err)
-		id := store.Handle(r.ID).String()
-		steps := []func(csi.NodeClient) error{
-			func(c csi.NodeClient) error {
-				_, err := c.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: staging, VolumeCapability: capability})
-				return err
-			},
-			func(c csi.NodeClient) error {
-				_, err := c.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{
-					VolumeId: id, StagingTargetPath: staging, TargetPath: target, VolumeCapability: capability,
-				})
-				return err
-			},
-			func(c csi.NodeClient) error {
-				_, err := c.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: target})
-				return err
-			},
-			func(c csi.NodeClient) error {
-				_, err := c.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: id, TargetPath: target})
-				return err
-			},
-			func(c csi.NodeClient) error {
-				_, err := c.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: id, StagingTargetPath: staging})
-				return err
-			},
-		}
-		for i, step := range steps {
-			client, kill := p.start()
-			if err := step(client); err != nil {
-				t.Fatalf("%s: step %d after a kill = %v, want no error", capability, i+1, err)
-			}
-			kill()
-		}
-		must(t, store.Delete(t.Context(), r.ID))
-	}
-}
-
 // TestIdleNodeProgramIsSmall checks the limits of the design: at most 16 MiB stripped, at most 20 MiB of memory when idle.
 func TestIdleNodeProgramIsSmall(t *testing.T) {
 	dir := tempDir(t)

@@ -13,39 +13,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
-// TestKilledBetweenSteps: nothing that matters lives in the programs' memory.
-func TestKilledBetweenSteps(t *testing.T) {
-	t.Parallel()
-	pair := start(t, programs.Options{})
-	restart := func() {
-		t.Helper()
-		pair.Controller.Kill()
-		pair.Node.Kill()
-		must(t, pair.Controller.Start, pair.Node.Start)
-	}
-	for i, kind := range kinds {
-		v := create(t, pair, programs.Claim{Name: "killed-" + kindName(kind), Filesystem: kind, Size: 320 * mib})
-		restart()
-		if again := create(t, pair, v.Claim); again.ID != v.ID {
-			t.Fatalf("after a restart the same request made %s, before %s", again.ID, v.ID)
-		}
-		must(t, v.Stage)
-		restart()
-		must(t, v.Publish)
-		write(t, data(v), byte(i), 8*mib)
-		restart()
-		wantCode(t, "deleting a volume in use", v.Delete(t.Context()), codes.FailedPrecondition)
-		must(t, v.Stage, v.Publish)
-		wantBytes(t, data(v), byte(i), 8*mib)
-		must(t, v.Unpublish)
-		restart()
-		must(t, v.Unstage)
-		restart()
-		must(t, v.Delete)
-	}
-	wantEmptyPool(t, pair)
-}
-
 // TestKilledInsideMkfs: the node program dies while mkfs runs; the same call afterwards finishes the
 // job, and mkfs of the dead program never touches a volume that is in use by then.
 func TestKilledInsideMkfs(t *testing.T) {
