@@ -239,38 +239,6 @@ func TestManyPublishesAtOnce(t *testing.T) {
 	}
 }
 
-// F6: a volume that has a filesystem is never formatted again, also without what udev knows.
-func TestStageUnstageHundredTimes(t *testing.T) {
-	calls := countMkfs(t)
-	m := newMachine(t, machineConfig{})
-	volumes := map[string]*volume{}
-	sums := map[string]string{}
-	for _, fs := range filesystems {
-		v := m.newVolume(fs, sizeFor(fs))
-		v.ok(v.stage, v.publish)
-		sums[fs] = randomFile(t, filepath.Join(v.target, "data"), mib)
-		v.gone()
-		volumes[fs] = v
-	}
-	rounds := map[string]int{"ext4": 100, "xfs": 20}
-	if testing.Short() {
-		rounds["ext4"] = 20
-	}
-	for _, fs := range filesystems {
-		v := volumes[fs]
-		for i := range rounds[fs] {
-			v.ok(v.stage, v.publish)
-			if got := sumOf(t, filepath.Join(v.target, "data")); got != sums[fs] {
-				t.Fatalf("%s: the file changed in cycle %d", fs, i+1)
-			}
-			v.ok(v.unpublish, v.unstage)
-		}
-	}
-	if got := calls(); got != len(filesystems) {
-		t.Errorf("mkfs ran %d times, want once per volume (%d)", got, len(filesystems))
-	}
-}
-
 // countMkfs puts wrappers that count before the mkfs programs on PATH.
 func countMkfs(t *testing.T) (calls func() int) {
 	t.Helper()
