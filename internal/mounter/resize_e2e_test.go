@@ -202,29 +202,6 @@ func TestAGrowthThatFailsAtStage(t *testing.T) {
 	}
 }
 
-// C9: stage grows the filesystem of a device that grew while nothing was mounted, as after a restore.
-func TestGrowAtStage(t *testing.T) {
-	t.Parallel()
-	for _, fs := range allFilesystems {
-		t.Run(string(fs), func(t *testing.T) {
-			t.Parallel()
-			needsToGrow(t, fs)
-			m := newMachine()
-			dev, staging := staged(t, m, fs, small)
-			takeDown(t, m, dev, staging)
-			dev.grow(3 * small)
-			if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs}); err != nil {
-				t.Fatal(err)
-			}
-			if got, err := mount.FilesystemStats(staging); err != nil || got.TotalBytes < 2*small {
-				t.Errorf("FilesystemStats = %+v, %v, want about %d", got, err, 3*small)
-			}
-			takeDown(t, m, dev, staging)
-			consistent(t, dev, fs)
-		})
-	}
-}
-
 // TestSizesThatLeaveARest: a device that is not a whole number of groups is grown once.
 func TestSizesThatLeaveARest(t *testing.T) {
 	t.Parallel()

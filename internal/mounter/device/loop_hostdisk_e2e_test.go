@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -349,37 +348,4 @@ func TestGrowReachesTheDevice(t *testing.T) {
 			t.Errorf("Grow of a detached volume = %d, %v, want 100 MiB", got, err)
 		}
 	})
-}
-
-// After a reboot the files are there and the loop devices are not.
-func TestVolumesSurviveAReboot(t *testing.T) {
-	dir := hostDisk(t, "ext4", 512*mib)
-	r := newRig(t, dir)
-	c := r.create(t, "a", 32*mib)
-	d := r.open(t, c)
-	want := pour(t, d, 32*mib)
-	_ = d.Close()
-	detachAll(t, r.dir)
-	source := strings.TrimSpace(string(output(t, "findmnt", "-n", "-o", "SOURCE", dir)))
-	command(t, "mount", "-o", "remount,ro", dir) // and with it everything reaches the disk
-	command(t, "mount", "-o", "remount,rw", source, dir)
-
-	r = newRig(t, r.dir)
-	_, err := r.Lookup(t.Context(), c)
-	wantKind(t, "Lookup after the reboot", err, fault.NotFound)
-	again := r.open(t, c)
-	if hashOf(t, again, 32*mib) != want {
-		t.Error("the data changed")
-	}
-	_ = again.Close()
-	wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
-}
-
-func output(t *testing.T, name string, args ...string) []byte {
-	t.Helper()
-	out, err := exec.Command(name, args...).Output()
-	if err != nil {
-		t.Fatalf("%s %v: %v", name, args, err)
-	}
-	return out
 }
