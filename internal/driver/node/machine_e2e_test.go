@@ -31,6 +31,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
@@ -58,7 +59,6 @@ type machine struct {
 	// kubelet is the kubelet's folder.
 	kubelet string
 	pool    *files.Pool
-	disk    *device.Loop
 
 	registry *prometheus.Registry
 	dead     atomic.Int64 // dead mounts found
@@ -92,13 +92,13 @@ func newMachine(t *testing.T, cfg machineConfig) *machine {
 	}
 	poolDir := filepath.Join(m.dir, "pool")
 	must(t, os.MkdirAll(poolDir, 0o700))
-	var err error
-	m.pool, err = files.Open(t.Context(), pool.Config{Dir: poolDir, Node: "node-a", MountTable: mounts.Table(t, poolDir)})
+	set, err := pools.Open(t.Context(), pool.Config{Dir: poolDir, Node: "node-a", MountTable: mounts.Table(t, poolDir)})
 	must(t, err)
-	m.disk = device.NewLoop(m.pool, device.LoopConfig{})
+	m.pool = set.Opened()[0].(*files.Pool)
+	disks := device.NewPools(set, "node-a", device.LoopConfig{})
 	m.NodeClient = serveWith(t, node.Config{
-		Devices: m.disk, Mounter: mount.New(mount.Config{Dir: m.kubelet, Sysfs: host.Sysfs(cfg.sysDir), Programs: cfg.runner}),
-		Records: cfg.records, Formats: device.NewFormats(filepath.Join(m.dir, "formats")), SizeStep: pool.SizeStep, NeverWritten: m.disk.NeverWritten,
+		Devices: disks, Mounter: mount.New(mount.Config{Dir: m.kubelet, Sysfs: host.Sysfs(cfg.sysDir), Programs: cfg.runner}),
+		Records: cfg.records, Formats: device.NewFormats(filepath.Join(m.dir, "formats")), SizeStep: pool.SizeStep, NeverWritten: disks.NeverWritten,
 		CgroupDir: cfg.cgroups, DeadMount: func(string) { m.dead.Add(1) }, Backend: m,
 	}, driver.Config{Log: cfg.log, Registry: m.registry})
 	return m

@@ -29,7 +29,7 @@ const (
 )
 
 // attach makes a loop device of the image. The kernel keeps the file open, and with it the lock.
-func (l *Loop) attach(ctx context.Context, image *os.File, blockSize int) (*os.File, error) {
+func (l *loop) attach(ctx context.Context, image *os.File, blockSize int) (*os.File, error) {
 	for range maxRaces {
 		name, err := l.freeLoop()
 		if err != nil {
@@ -47,7 +47,7 @@ func (l *Loop) attach(ctx context.Context, image *os.File, blockSize int) (*os.F
 	return nil, fmt.Errorf("attach %s: other programs take every free loop device first: %w", image.Name(), fault.Unavailable)
 }
 
-func (l *Loop) attachTo(ctx context.Context, name string, image *os.File, blockSize int) (*os.File, error) {
+func (l *loop) attachTo(ctx context.Context, name string, image *os.File, blockSize int) (*os.File, error) {
 	f, err := l.open(ctx, name, os.O_RDWR, func(*os.File) error { return nil })
 	if err != nil {
 		return nil, fmt.Errorf("open loop device %s: %w: %w", name, fault.Unavailable, err)
@@ -73,7 +73,7 @@ func (l *Loop) attachTo(ctx context.Context, name string, image *os.File, blockS
 
 // freeLoop returns a loop device that has no file and whose node is bind-mounted nowhere. A pod can detach its raw block volume
 // through the device node that it has; if another volume got that number, the pod could read and write that volume.
-func (l *Loop) freeLoop() (string, error) {
+func (l *loop) freeLoop() (string, error) {
 	taken, err := l.boundNodes()
 	if err != nil {
 		return "", fmt.Errorf("find a free loop device: %w: %w", fault.Unavailable, err)
@@ -128,7 +128,7 @@ func loopName(n int) string { return "loop" + strconv.Itoa(n) }
 
 // boundNodes returns the loop devices whose node is bind-mounted in this mount namespace, by the text of the mount
 // table: the root of such a mount is the node's path on its filesystem.
-func (l *Loop) boundNodes() (map[string]bool, error) {
+func (l *loop) boundNodes() (map[string]bool, error) {
 	table, err := host.Mounts(l.mounts)
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (l *Loop) boundNodes() (map[string]bool, error) {
 
 // setUp sets all settings of an attached device that this driver depends on. A program that has the device open, such as a pod
 // with a raw block volume, can change each of them.
-func (l *Loop) setUp(f *os.File, size int64) error {
+func (l *loop) setUp(f *os.File, size int64) error {
 	info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
 	if err != nil {
 		return fmt.Errorf("read state of %s: %w: %w", f.Name(), fault.Unavailable, err)
@@ -191,7 +191,7 @@ func setStatus(f *os.File, info *unix.LoopInfo64) error {
 }
 
 // checkSys returns an error if the settings of loop devices cannot be written.
-func (l *Loop) checkSys() error {
+func (l *loop) checkSys() error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(l.sysDir, &st); err != nil {
 		return fmt.Errorf("statfs %s: %w: %w", l.sysDir, fault.Unavailable, err)
@@ -205,7 +205,7 @@ func (l *Loop) checkSys() error {
 
 // keepReserved switches discard off on the loop devices below a pool's own filesystem. A trim of that filesystem, such as
 // fstrim.timer's, would punch holes into the backing file, and other files could then take the space that the pool reserves.
-func (l *Loop) keepReserved(p *files.Pool) error {
+func (l *loop) keepReserved(p *files.Pool) error {
 	below, err := files.LoopsBelow(p.Dir(), l.sysDir)
 	if err != nil {
 		return err
@@ -221,7 +221,7 @@ func (l *Loop) keepReserved(p *files.Pool) error {
 // noDiscard makes the device refuse discards. The kernel would punch holes into the image for them,
 // and the holes are space that other volumes and foreign files could take away. The device keeps the
 // setting for its next file, so it is read first: each write freezes the queue, for 12 to 35 ms.
-func (l *Loop) noDiscard(name string) error {
+func (l *loop) noDiscard(name string) error {
 	file := filepath.Join(l.sysDir, name, "queue", "discard_max_bytes")
 	now, err := os.ReadFile(file)
 	if err == nil && strings.TrimSpace(string(now)) == "0" {
@@ -260,7 +260,7 @@ func setCapacity(f *os.File, size int64) error {
 }
 
 // prove returns an error unless the device maps the volume's whole image.
-func (l *Loop) prove(f *os.File, id pool.ID) error {
+func (l *loop) prove(f *os.File, id pool.ID) error {
 	image, err := inodeOf(l.pool.ImagePath(id))
 	if err != nil {
 		return fmt.Errorf("image of volume %s: %w: %w", l.pool.Handle(id), fault.Precondition, err)

@@ -23,7 +23,7 @@ var errInUse = errors.New("it is mounted or in exclusive use")
 const goneWait = 5 * time.Second
 
 // flush writes back the cache of a volume's loop device. It may take long, so it runs before the pool's lock is acquired.
-func (l *Loop) flush(ctx context.Context, id pool.ID) error {
+func (l *loop) flush(ctx context.Context, id pool.ID) error {
 	candidates, err := l.candidates(id)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (l *Loop) flush(ctx context.Context, id pool.ID) error {
 }
 
 // detach detaches the image from its loop devices and returns their names. The caller holds the pool's lock.
-func (l *Loop) detach(ctx context.Context, id pool.ID) ([]string, error) {
+func (l *loop) detach(ctx context.Context, id pool.ID) ([]string, error) {
 	image, err := inodeOf(l.pool.ImagePath(id))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %w", fault.Unavailable, err)
@@ -69,7 +69,7 @@ func (l *Loop) detach(ctx context.Context, id pool.ID) ([]string, error) {
 
 // clear makes the kernel close the file of a loop device. It opens the device exclusively first, which fails while the device
 // is mounted; the kernel would only mark a mounted device to be detached at a later close.
-func (l *Loop) clear(ctx context.Context, c candidate, image inode) error {
+func (l *loop) clear(ctx context.Context, c candidate, image inode) error {
 	f, err := l.openNode(c.name, os.O_RDONLY|unix.O_EXCL)
 	switch {
 	case isGone(err):
@@ -106,7 +106,7 @@ func (l *Loop) clear(ctx context.Context, c candidate, image inode) error {
 }
 
 // checkFile returns an error if a loop device that is in exclusive use is not the image's.
-func (l *Loop) checkFile(c candidate, image inode) error {
+func (l *loop) checkFile(c candidate, image inode) error {
 	if c.unlinked {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (l *Loop) checkFile(c candidate, image inode) error {
 }
 
 // waitGone waits until a loop device no longer has the image as its file.
-func (l *Loop) waitGone(ctx context.Context, name string, id pool.ID) error {
+func (l *loop) waitGone(ctx context.Context, name string, id pool.ID) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, goneWait, fault.Busy)
 	defer cancel()
 	for {

@@ -150,7 +150,7 @@ func sizeOf(f *os.File) (int64, error) {
 	return int64(size), nil
 }
 
-// Resolver finds the devices of volumes. ByID does it for cloud disks, Loop for files of a pool.
+// Resolver finds the devices of volumes. ByID does it for cloud disks, Pools for those of the pools.
 type Resolver interface {
 	// Open finds the device, waits for it to appear until ctx ends, and proves its identity.
 	// The pool's resolver attaches the loop device if it is not there yet.

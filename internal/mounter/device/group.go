@@ -20,17 +20,13 @@ import (
 type group struct {
 	pool *lvm.Pool // nil: any, for Number
 	// blank has the kernel's view of the devices.
-	blank Loop
+	blank loop
 }
 
 var _ poolResolver = (*group)(nil)
 
 // Open returns the device of a volume and makes it if there is none.
-func (l *group) Open(ctx context.Context, spec Spec) (*Device, error) {
-	id, err := l.blank.parse(spec)
-	if err != nil {
-		return nil, err
-	}
+func (l *group) Open(ctx context.Context, spec Spec, id pool.ID) (*Device, error) {
 	if err := l.pool.Activate(ctx, id); err != nil {
 		return nil, err
 	}
@@ -38,11 +34,7 @@ func (l *group) Open(ctx context.Context, spec Spec) (*Device, error) {
 }
 
 // Lookup returns the device of a volume if there is one.
-func (l *group) Lookup(ctx context.Context, spec Spec) (*Device, error) {
-	id, err := l.blank.parse(spec)
-	if err != nil {
-		return nil, err
-	}
+func (l *group) Lookup(ctx context.Context, spec Spec, id pool.ID) (*Device, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -116,11 +108,7 @@ func (l *group) is(kernel string, id pool.ID) bool {
 }
 
 // Number returns the number of a volume's device from sysfs, without opening it.
-func (l *group) Number(_ context.Context, spec Spec) (uint64, error) {
-	id, err := l.blank.parse(spec)
-	if err != nil {
-		return 0, err
-	}
+func (l *group) Number(spec Spec, id pool.ID) (uint64, error) {
 	name, err := l.find(spec, id)
 	if err != nil {
 		return 0, err
@@ -132,23 +120,10 @@ func (l *group) Number(_ context.Context, spec Spec) (uint64, error) {
 	return number, nil
 }
 
-// ByNumber looks the volume up by its id, which the device's name has, and checks the number.
-func (l *group) ByNumber(ctx context.Context, volume string, number uint64) (*Device, error) {
-	dev, err := l.Lookup(ctx, Spec{Volume: volume})
-	if err == nil && dev.Number() != number {
-		return nil, errors.Join(fmt.Errorf("volume %s is another device: %w", volume, fault.NotFound), dev.Close())
-	}
-	return dev, err
-}
-
 // Release removes the device. fault.Busy while a program has it open or mounted.
-func (l *group) Release(ctx context.Context, spec Spec) error {
-	id, err := l.blank.parse(spec)
-	if err != nil {
-		return err
-	}
+func (l *group) Release(ctx context.Context, spec Spec, id pool.ID) error {
 	busy := func(err error) bool { return errors.Is(err, fault.Busy) }
-	err = untilReleased.Retry(ctx, busy, func() error { return l.pool.Deactivate(ctx, id) })
+	err := untilReleased.Retry(ctx, busy, func() error { return l.pool.Deactivate(ctx, id) })
 	if err != nil {
 		return fmt.Errorf("release volume %s: %w", spec.Volume, err)
 	}
@@ -157,11 +132,7 @@ func (l *group) Release(ctx context.Context, spec Spec) error {
 
 // Grow makes the volume and its device larger and returns the size. fault.OutOfRange when the pool has too little
 // space; nothing changed.
-func (l *group) Grow(ctx context.Context, spec Spec, size int64) (int64, error) {
-	id, err := l.blank.parse(spec)
-	if err != nil {
-		return 0, err
-	}
+func (l *group) Grow(ctx context.Context, spec Spec, id pool.ID, size int64) (int64, error) {
 	grown, err := l.pool.Grow(ctx, id, size)
 	if err != nil {
 		return 0, err
@@ -181,19 +152,11 @@ func (l *group) Grow(ctx context.Context, spec Spec, size int64) (int64, error) 
 }
 
 // NeverWritten reports whether nothing was written to the device since the pool zeroed it.
-func (l *group) NeverWritten(ctx context.Context, d *Device) (bool, error) {
-	id, err := l.blank.parse(d.Spec())
-	if err != nil {
-		return false, err
-	}
+func (l *group) NeverWritten(ctx context.Context, _ *Device, id pool.ID) (bool, error) {
 	return l.pool.NeverWritten(ctx, id)
 }
 
 // MarkWritten records that the device is about to be written.
-func (l *group) MarkWritten(ctx context.Context, d *Device) error {
-	id, err := l.blank.parse(d.Spec())
-	if err != nil {
-		return err
-	}
+func (l *group) MarkWritten(ctx context.Context, id pool.ID) error {
 	return l.pool.MarkWritten(ctx, id)
 }

@@ -50,7 +50,7 @@ func (b *ByID) CheckLinks(ctx context.Context) (right int, err error) {
 }
 
 // CheckSys returns an error if the settings of loop devices below a directory of sysfs cannot be written.
-func CheckSys(dir string) error { return (&Loop{sysDir: dir}).checkSys() }
+func CheckSys(dir string) error { return (&loop{sysDir: dir}).checkSys() }
 
 // Volumes returns how many of this machine's disks are volumes of the cloud. It does not count disks without an identity; it
 // counts loop devices in tests only.

@@ -40,7 +40,7 @@ type candidate struct {
 }
 
 // candidates lists the loop devices that may be a volume's, from sysfs. It opens no device, because another volume's may hang.
-func (l *Loop) candidates(id pool.ID) ([]candidate, error) {
+func (l *loop) candidates(id pool.ID) ([]candidate, error) {
 	disks, err := os.ReadDir(l.sysDir)
 	if err != nil {
 		return nil, fmt.Errorf("list loop devices: %w: %w", fault.Unavailable, err)
@@ -66,7 +66,7 @@ func (l *Loop) candidates(id pool.ID) ([]candidate, error) {
 }
 
 // find opens the loop device of a volume's image for reading, or returns errNoLoop.
-func (l *Loop) find(ctx context.Context, id pool.ID) (*os.File, error) {
+func (l *loop) find(ctx context.Context, id pool.ID) (*os.File, error) {
 	image, err := inodeOf(l.pool.ImagePath(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("volume %s is not in the pool: %w: %w", l.pool.Handle(id), fault.NotFound, err)
@@ -130,7 +130,7 @@ func isGone(err error) bool {
 }
 
 // open opens a loop device and prepares it, within openBound.
-func (l *Loop) open(ctx context.Context, name string, flags int, prepare func(*os.File) error) (*os.File, error) {
+func (l *loop) open(ctx context.Context, name string, flags int, prepare func(*os.File) error) (*os.File, error) {
 	return l.guard.open(ctx, name, openBound, func(context.Context) (*os.File, error) {
 		f, err := l.openNode(name, flags)
 		if err != nil {
@@ -144,7 +144,7 @@ func (l *Loop) open(ctx context.Context, name string, flags int, prepare func(*o
 }
 
 // openNode opens the node of a device and makes it if it is missing, because nothing makes new nodes in the /dev of a container.
-func (l *Loop) openNode(name string, flags int) (*os.File, error) {
+func (l *loop) openNode(name string, flags int) (*os.File, error) {
 	path := filepath.Join(l.devDir, name)
 	number, err := l.number(name)
 	if err != nil {
@@ -171,7 +171,7 @@ func (l *Loop) openNode(name string, flags int) (*os.File, error) {
 }
 
 // number returns the number of a device from sysfs.
-func (l *Loop) number(name string) (uint64, error) {
+func (l *loop) number(name string) (uint64, error) {
 	data, err := os.ReadFile(filepath.Join(l.sysDir, name, "dev"))
 	if err != nil {
 		return 0, err

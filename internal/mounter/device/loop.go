@@ -27,12 +27,12 @@ type LoopConfig struct {
 	Mounts string
 }
 
-// Loop finds the volumes of one pool, which are files, and makes loop devices of them.
+// loop finds the volumes of one pool, which are files, and makes loop devices of them.
 //
 // A volume is in use exactly as long as its loop device exists. The kernel's descriptor of the file has a shared flock, which ends
-// with the device and not with this process; the pool checks it before it deletes a volume. Loop attaches and detaches under the
+// with the device and not with this process; the pool checks it before it deletes a volume. loop attaches and detaches under the
 // pool's lock, because two loop devices of one file would be two caches of one disk.
-type Loop struct {
+type loop struct {
 	pool   *files.Pool
 	node   string
 	sysDir string
@@ -41,16 +41,9 @@ type Loop struct {
 	guard  *guard
 }
 
-// NewLoop returns the resolver of one pool.
-func NewLoop(p *files.Pool, cfg LoopConfig) *Loop {
-	l := newLoop(p.Node(), cfg)
-	l.pool = p
-	return &l
-}
-
-// newLoop returns a Loop without a pool.
-func newLoop(node string, cfg LoopConfig) Loop {
-	return Loop{
+// newLoop returns a loop without a pool.
+func newLoop(node string, cfg LoopConfig) loop {
+	return loop{
 		node: node, guard: &guard{}, sysDir: cmp.Or(cfg.SysDir, "/sys/block"), devDir: cmp.Or(cfg.DevDir, "/dev"), mounts: cmp.Or(cfg.Mounts, host.MountTable),
 	}
 }
@@ -58,11 +51,7 @@ func newLoop(node string, cfg LoopConfig) Loop {
 // Open returns the loop device of a volume and makes it if there is none. Before that it completes an interrupted growth and
 // reserves space that the image has lost. It resets the settings of a device that exists, such as an offset that a pod has set.
 // fault.NotFound when there is no such volume on this node.
-func (l *Loop) Open(ctx context.Context, spec Spec) (*Device, error) {
-	id, err := l.parse(spec)
-	if err != nil {
-		return nil, err
-	}
+func (l *loop) Open(ctx context.Context, spec Spec, id pool.ID) (*Device, error) {
 	if err := l.checkSys(); err != nil {
 		return nil, fmt.Errorf("volume %s: %w", spec.Volume, err)
 	}
@@ -76,7 +65,7 @@ func (l *Loop) Open(ctx context.Context, spec Spec) (*Device, error) {
 		return nil, err
 	}
 	var dev *Device
-	err = l.pool.Use(ctx, id, func(image *os.File, r pool.Record) error {
+	err := l.pool.Use(ctx, id, func(image *os.File, r pool.Record) error {
 		f, err := l.openOrAttach(ctx, id, image, r)
 		if err != nil {
 			return fmt.Errorf("volume %s: %w", spec.Volume, err)
@@ -94,7 +83,7 @@ func (l *Loop) Open(ctx context.Context, spec Spec) (*Device, error) {
 
 // openOrAttach opens the loop device of an image and sets it up. The descriptor is for reading: what is open for writing can
 // be mounted only where the kernel allows writes to mounted devices (bdev_allow_write_mounted, since Linux 6.8).
-func (l *Loop) openOrAttach(ctx context.Context, id pool.ID, image *os.File, r pool.Record) (*os.File, error) {
+func (l *loop) openOrAttach(ctx context.Context, id pool.ID, image *os.File, r pool.Record) (*os.File, error) {
 	f, err := l.find(ctx, id)
 	if errors.Is(err, errNoLoop) {
 		f, err = l.attach(ctx, image, r.BlockSize)
@@ -107,18 +96,14 @@ func (l *Loop) openOrAttach(ctx context.Context, id pool.ID, image *os.File, r p
 
 // prepare is setUp within openBound. It closes f, but only after the other descriptor is set up: with autoclear the last close
 // detaches the device.
-func (l *Loop) prepare(ctx context.Context, f *os.File, size int64) (*os.File, error) {
+func (l *loop) prepare(ctx context.Context, f *os.File, size int64) (*os.File, error) {
 	defer func() { _ = f.Close() }()
 	return l.open(ctx, filepath.Base(f.Name()), os.O_RDONLY, func(f *os.File) error { return l.setUp(f, size) })
 }
 
 // Lookup returns the loop device of a volume if there is one, open for reading. It changes nothing and accepts any settings of
 // the device; Device.Verify refuses settings that hide a part of the volume.
-func (l *Loop) Lookup(ctx context.Context, spec Spec) (*Device, error) {
-	id, err := l.parse(spec)
-	if err != nil {
-		return nil, err
-	}
+func (l *loop) Lookup(ctx context.Context, spec Spec, id pool.ID) (*Device, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -144,11 +129,7 @@ func errNoDevice(spec Spec) error {
 }
 
 // Number returns the number of a volume's loop device from sysfs, without opening it.
-func (l *Loop) Number(_ context.Context, spec Spec) (uint64, error) {
-	id, err := l.parse(spec)
-	if err != nil {
-		return 0, err
-	}
+func (l *loop) Number(spec Spec, id pool.ID) (uint64, error) {
 	candidates, err := l.candidates(id)
 	if err != nil {
 		return 0, err
@@ -178,28 +159,15 @@ func (l *Loop) Number(_ context.Context, spec Spec) (uint64, error) {
 // errSeveralLoops: the names of files do not tell the volume's loop device from others, such as that of a copy in another folder.
 var errSeveralLoops = errors.New("all have files with the name of its image")
 
-// ByNumber looks the volume up by its id, which names the file, and checks the number of the loop device.
-func (l *Loop) ByNumber(ctx context.Context, volume string, number uint64) (*Device, error) {
-	dev, err := l.Lookup(ctx, Spec{Volume: volume})
-	if err == nil && dev.Number() != number {
-		return nil, errors.Join(fmt.Errorf("volume %s is another device: %w", volume, fault.NotFound), dev.Close())
-	}
-	return dev, err
-}
-
 // Release detaches the loop device, proves that it is detached, and reserves space that the image has lost meanwhile. fault.Busy
 // while another program has the device open or mounted. Without a device or a volume it does nothing.
-func (l *Loop) Release(ctx context.Context, spec Spec) error {
-	id, err := l.parse(spec)
-	if err != nil {
-		return err
-	}
+func (l *loop) Release(ctx context.Context, spec Spec, id pool.ID) error {
 	if err := l.flush(ctx, id); err != nil {
 		return fmt.Errorf("release volume %s: %w", spec.Volume, err)
 	}
 	var detached []string
 	inUse := func(err error) bool { return errors.Is(err, errInUse) }
-	err = untilReleased.Retry(ctx, inUse, func() error {
+	err := untilReleased.Retry(ctx, inUse, func() error {
 		return l.pool.Exclusively(ctx, func() (err error) {
 			detached, err = l.detach(ctx, id)
 			return err
@@ -219,11 +187,7 @@ func (l *Loop) Release(ctx context.Context, spec Spec) error {
 
 // Grow reserves space for a volume, then grows its image and its loop device, and returns its size. fault.OutOfRange when the pool
 // has too little space; then nothing has changed.
-func (l *Loop) Grow(ctx context.Context, spec Spec, size int64) (int64, error) {
-	id, err := l.parse(spec)
-	if err != nil {
-		return 0, err
-	}
+func (l *loop) Grow(ctx context.Context, spec Spec, id pool.ID, size int64) (int64, error) {
 	grown, err := l.pool.Grow(ctx, id, size)
 	if err != nil {
 		return 0, err
@@ -243,14 +207,10 @@ func (l *Loop) Grow(ctx context.Context, spec Spec, size int64) (int64, error) {
 }
 
 // MarkWritten does nothing: the extents of an image show what was written.
-func (l *Loop) MarkWritten(context.Context, *Device) error { return nil }
+func (l *loop) MarkWritten(context.Context, pool.ID) error { return nil }
 
 // NeverWritten reports whether the pool proves that no byte of the device was ever written. Then all of it reads as zeros.
-func (l *Loop) NeverWritten(ctx context.Context, d *Device) (bool, error) {
-	id, err := l.parse(d.Spec())
-	if err != nil {
-		return false, err
-	}
+func (l *loop) NeverWritten(ctx context.Context, d *Device, id pool.ID) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
@@ -261,14 +221,8 @@ func (l *Loop) NeverWritten(ctx context.Context, d *Device) (bool, error) {
 	return l.pool.NeverWritten(id)
 }
 
-// parse returns the last part of the volume id of a spec.
-func (l *Loop) parse(spec Spec) (pool.ID, error) {
-	h, err := l.parseHandle(spec)
-	return h.ID, err
-}
-
 // parseHandle parses the volume id of a spec, which is untrusted, and checks that the name fits it.
-func (l *Loop) parseHandle(spec Spec) (pool.Handle, error) {
+func (l *loop) parseHandle(spec Spec) (pool.Handle, error) {
 	h, err := pool.ParseHandle(spec.Volume)
 	switch {
 	case err != nil:
@@ -282,7 +236,7 @@ func (l *Loop) parseHandle(spec Spec) (pool.Handle, error) {
 }
 
 // device wraps an open loop device and owns f from then on.
-func (l *Loop) device(f *os.File, spec Spec, id pool.ID) (*Device, error) {
+func (l *loop) device(f *os.File, spec Spec, id pool.ID) (*Device, error) {
 	return newDevice(f, f.Name(), spec, func(_ context.Context, d *Device) error {
 		return l.prove(d.file, id)
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
@@ -24,19 +25,24 @@ const mib = 1 << 20
 
 // rig is a pool with its resolver; whatever a test leaves attached is detached at its end.
 type rig struct {
-	*Loop
+	*Pools
 	pool *files.Pool
 	dir  string
 }
 
 func newRig(t *testing.T, dir string) rig {
 	t.Helper()
-	p, err := files.Open(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mounts.Table(t, dir)})
+	t.Cleanup(func() { detachAll(t, dir) })
+	return rigWith(t, dir, LoopConfig{})
+}
+
+func rigWith(t *testing.T, dir string, cfg LoopConfig) rig {
+	t.Helper()
+	set, err := pools.Open(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mounts.Table(t, dir)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { detachAll(t, dir) })
-	return rig{NewLoop(p, LoopConfig{}), p, dir}
+	return rig{NewPools(set, "n1", cfg), set.Opened()[0].(*files.Pool), dir}
 }
 
 // detachAll detaches by hand, so that a broken Release leaves nothing on the machine either.
@@ -145,7 +151,7 @@ func TestFreshLoopDeviceRefusesDiscards(t *testing.T) {
 	wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
 
 	err := r.pool.Use(t.Context(), idOf(t, c), func(image *os.File, _ pool.Record) error {
-		f, err := r.attachTo(t.Context(), loop, image, 0)
+		f, err := r.blank.attachTo(t.Context(), loop, image, 0)
 		return errors.Join(err, f.Close())
 	})
 	if got := read(t, limit); err != nil || got != "0" {
@@ -161,11 +167,11 @@ func TestAttachResetsWhatALoopDeviceKeeps(t *testing.T) {
 	c := r.create(t, "pvc-1", 16*mib)
 	command(t, "blockdev", "--setro", "/dev/"+loop)
 	err := r.pool.Use(t.Context(), idOf(t, c), func(image *os.File, rec pool.Record) error {
-		f, err := r.attachTo(t.Context(), loop, image, 0)
+		f, err := r.blank.attachTo(t.Context(), loop, image, 0)
 		if err != nil {
 			return err
 		}
-		return errors.Join(r.setUp(f, rec.Size), f.Close())
+		return errors.Join(r.blank.setUp(f, rec.Size), f.Close())
 	})
 	wantKind(t, "attach", err, fault.None)
 	if got := read(t, "/sys/block/"+loop+"/ro"); got != "0" {

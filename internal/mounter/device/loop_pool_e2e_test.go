@@ -136,22 +136,17 @@ func TestNumberWhileACopyIsAttached(t *testing.T) {
 	dir, backup := t.TempDir(), t.TempDir()
 	r := newRig(t, dir)
 	c := r.create(t, "a", 16*mib)
-	set, err := pools.Open(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mounts.Table(t, dir)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	disks := NewPools(set, "n1", LoopConfig{})
 	d := r.open(t, c)
 	t.Cleanup(func() { detachAll(t, backup) })
 	file := filepath.Join(backup, c.Name)
 	command(t, "cp", r.pool.ImagePath(idOf(t, c)), file)
 	losetup(t, "-f", file)
-	number, err := disks.Number(t.Context(), c)
+	number, err := r.Number(t.Context(), c)
 	if number != d.Number() || err != nil {
 		t.Errorf("Number = %d, %v, want %d", number, err, d.Number())
 	}
 	_ = d.Close()
-	wantKind(t, "Release", disks.Release(t.Context(), c), fault.None)
+	wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
 	if left := attached(t, c); len(left) != 1 {
 		t.Errorf("attached after Release are %v, want the copy", left)
 	}

@@ -14,9 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
 // TestLoopInAnotherProcess is not a test by itself: the tests below start it as the node program
@@ -26,11 +23,7 @@ func TestLoopInAnotherProcess(t *testing.T) {
 	if dir == "" {
 		return
 	}
-	p, err := files.Open(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mounts.Table(t, dir)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := NewLoop(p, LoopConfig{}).Open(t.Context(), Spec{Volume: os.Getenv("LOOP_TEST_VOLUME")}); err != nil {
+	if _, err := rigWith(t, dir, LoopConfig{}).Open(t.Context(), Spec{Volume: os.Getenv("LOOP_TEST_VOLUME")}); err != nil {
 		t.Fatal(err)
 	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -122,7 +115,7 @@ func TestMissingDeviceNodesAreMade(t *testing.T) {
 	if err := unix.Mknod(filepath.Join(dev, "loop-control"), unix.S_IFCHR|0o600, int(unix.Mkdev(10, 237))); err != nil {
 		t.Fatal(err)
 	}
-	l := NewLoop(r.pool, LoopConfig{DevDir: dev})
+	l := rigWith(t, dir, LoopConfig{DevDir: dev})
 	d, err := l.Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)

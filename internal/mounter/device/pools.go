@@ -19,19 +19,22 @@ import (
 // fault.NotFound. Number works without the pool.
 type Pools struct {
 	pools *pools.Set
-	// blank is a Loop without a pool, for calls that only read the kernel's devices.
-	blank Loop
+	// blank is a loop without a pool, for calls that only read the kernel's devices.
+	blank loop
 }
 
-var _ poolResolver = (*Pools)(nil)
+var _ Resolver = (*Pools)(nil)
 
-// poolResolver finds the volumes of one pool.
+// poolResolver finds the volumes of one pool. Its calls get the id that Pools has parsed from the spec.
 type poolResolver interface {
-	Resolver
+	Open(ctx context.Context, spec Spec, id pool.ID) (*Device, error)
+	Lookup(ctx context.Context, spec Spec, id pool.ID) (*Device, error)
+	Release(ctx context.Context, spec Spec, id pool.ID) error
+	Grow(ctx context.Context, spec Spec, id pool.ID, size int64) (int64, error)
 	// NeverWritten reports whether the pool proves that no byte of a device was ever written.
-	NeverWritten(ctx context.Context, d *Device) (bool, error)
+	NeverWritten(ctx context.Context, d *Device, id pool.ID) (bool, error)
 	// MarkWritten records that a device is about to be written, where NeverWritten depends on a record.
-	MarkWritten(ctx context.Context, d *Device) error
+	MarkWritten(ctx context.Context, id pool.ID) error
 }
 
 // NewPools returns the resolver of the pools of a node.
@@ -64,25 +67,25 @@ func (l *Pools) check(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Open is Loop.Open.
+// Open is loop.Open.
 func (l *Pools) Open(ctx context.Context, spec Spec) (*Device, error) {
-	one, err := l.of(ctx, spec)
+	one, id, err := l.of(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	return one.Open(ctx, spec)
+	return one.Open(ctx, spec, id)
 }
 
-// Lookup is Loop.Lookup.
+// Lookup is loop.Lookup.
 func (l *Pools) Lookup(ctx context.Context, spec Spec) (*Device, error) {
-	one, err := l.of(ctx, spec)
+	one, id, err := l.of(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	return one.Lookup(ctx, spec)
+	return one.Lookup(ctx, spec, id)
 }
 
-// Number is Loop.Number, which needs no pool: the pods of a missing pool's volumes can be taken down. Only if several loop devices have
+// Number is loop.Number, which needs no pool: the pods of a missing pool's volumes can be taken down. Only if several loop devices have
 // files with the name of the volume's, it opens them and compares the files.
 func (l *Pools) Number(ctx context.Context, spec Spec) (uint64, error) {
 	h, err := l.blank.parseHandle(spec)
@@ -92,10 +95,10 @@ func (l *Pools) Number(ctx context.Context, spec Spec) (uint64, error) {
 	if p := l.elsewhere(ctx, h); p != nil {
 		return 0, fmt.Errorf("volume %s is in the pool %s: %w", spec.Volume, p.Name(), fault.NotFound)
 	}
-	number, err := l.blank.Number(ctx, spec)
+	number, err := l.blank.Number(spec, h.ID)
 	switch {
 	case errors.Is(err, fault.NotFound):
-		return (&group{blank: l.blank}).Number(ctx, spec)
+		return (&group{blank: l.blank}).Number(spec, h.ID)
 	case errors.Is(err, errSeveralLoops):
 		if dev, lookupErr := l.Lookup(ctx, Spec{Volume: spec.Volume}); lookupErr == nil {
 			return dev.Number(), dev.Close()
@@ -118,7 +121,7 @@ func (l *Pools) elsewhere(ctx context.Context, h pool.Handle) pool.Storage {
 					return err
 				})
 			case *lvm.Pool:
-				_, err = (&group{blank: l.blank, pool: p}).Number(ctx, Spec{Volume: h.String()})
+				_, err = (&group{blank: l.blank, pool: p}).Number(Spec{Volume: h.String()}, h.ID)
 			}
 		}
 		if err == nil {
@@ -128,70 +131,70 @@ func (l *Pools) elsewhere(ctx context.Context, h pool.Handle) pool.Storage {
 	return nil
 }
 
-// ByNumber is Loop.ByNumber.
+// ByNumber looks the volume up by its id, which its image or its device has in the name, and checks the number.
 func (l *Pools) ByNumber(ctx context.Context, volume string, number uint64) (*Device, error) {
-	one, err := l.of(ctx, Spec{Volume: volume})
-	if err != nil {
-		return nil, err
+	dev, err := l.Lookup(ctx, Spec{Volume: volume})
+	if err == nil && dev.Number() != number {
+		return nil, errors.Join(fmt.Errorf("volume %s is another device: %w", volume, fault.NotFound), dev.Close())
 	}
-	return one.ByNumber(ctx, volume, number)
+	return dev, err
 }
 
-// Release is Loop.Release.
+// Release is loop.Release.
 func (l *Pools) Release(ctx context.Context, spec Spec) error {
-	one, err := l.of(ctx, spec)
+	one, id, err := l.of(ctx, spec)
 	if err != nil {
 		return err
 	}
-	return one.Release(ctx, spec)
+	return one.Release(ctx, spec, id)
 }
 
-// Grow is Loop.Grow.
+// Grow is loop.Grow.
 func (l *Pools) Grow(ctx context.Context, spec Spec, size int64) (int64, error) {
-	one, err := l.of(ctx, spec)
+	one, id, err := l.of(ctx, spec)
 	if err != nil {
 		return 0, err
 	}
-	return one.Grow(ctx, spec, size)
+	return one.Grow(ctx, spec, id, size)
 }
 
-// NeverWritten is Loop.NeverWritten.
+// NeverWritten is loop.NeverWritten.
 func (l *Pools) NeverWritten(ctx context.Context, d *Device) (bool, error) {
-	one, err := l.of(ctx, d.Spec())
+	one, id, err := l.of(ctx, d.Spec())
 	if err != nil {
 		return false, err
 	}
-	return one.NeverWritten(ctx, d)
+	return one.NeverWritten(ctx, d, id)
 }
 
 // MarkWritten records that a device is about to be written, if its pool needs that.
 func (l *Pools) MarkWritten(ctx context.Context, d *Device) error {
-	one, err := l.of(ctx, d.Spec())
+	one, id, err := l.of(ctx, d.Spec())
 	if err != nil {
 		return err
 	}
-	return one.MarkWritten(ctx, d)
+	return one.MarkWritten(ctx, id)
 }
 
-// of returns the resolver of the pool that the volume's id names.
-func (l *Pools) of(ctx context.Context, spec Spec) (poolResolver, error) {
+// of returns the resolver of the pool that the volume's id names, and the id's last part.
+func (l *Pools) of(ctx context.Context, spec Spec) (poolResolver, pool.ID, error) {
 	h, err := l.blank.parseHandle(spec)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	p, err := l.pools.Of(ctx, h)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	switch p := p.(type) {
 	case *lvm.Pool:
-		return &group{blank: l.blank, pool: p}, nil
+		return &group{blank: l.blank, pool: p}, h.ID, nil
 	case *files.Pool:
 		one := l.blank
 		one.pool = p
-		return &one, nil
+		return &one, h.ID, nil
 	}
-	return nil, fmt.Errorf("pool %s has no devices: %w", p.Location(), fault.Unsupported)
+	return nil, "", fmt.Errorf("pool %s has no devices: %w", p.Location(), fault.Unsupported)
 }
 
 func isFiles(p pool.Storage) bool {
