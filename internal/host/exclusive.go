@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -52,9 +53,15 @@ func (x Exclusive) Flush() error {
 // fork.
 func (x Exclusive) Close() error {
 	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
+	release := sync.OnceFunc(syscall.ForkLock.RUnlock)
+	defer release()
+	defer time.AfterFunc(maxClose, release).Stop()
 	return x.File.Close()
 }
+
+// maxClose is how long a close prevents forks. The kernel closes a disk after whatever else holds its lock, such as a read of the partition
+// table; of a disk that hangs that never ends, and the other volumes need their programs.
+const maxClose = time.Second
 
 // untilUnused repeats an exclusive open, because a free device is in use at times too; see RunAlone.
 var untilUnused = wait.Every(20*time.Millisecond, 10)

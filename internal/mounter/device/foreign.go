@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -193,13 +192,9 @@ func holderOf(number uint64) string {
 		"and let its volumes have mountPropagation: HostToContainer), or LVM or an array is built on it", unix.Major(number), unix.Minor(number))
 }
 
-// flush writes back the cache and closes the disk. It waits until no child process has a copy of the descriptor: a child that
-// another goroutine forks has one until it executes its program.
+// flush writes back the cache and closes the disk.
 func (d *Device) flush(alone *os.File) error {
-	err := alone.Sync()
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	if err = errors.Join(err, alone.Close()); err != nil {
+	if err := errors.Join(alone.Sync(), host.Exclusive{File: alone}.Close()); err != nil {
 		return fmt.Errorf("flush %s of volume %s: %w: %w", d.path, d.spec.Volume, fault.Unavailable, err)
 	}
 	return nil
