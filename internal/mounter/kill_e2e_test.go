@@ -39,8 +39,8 @@ func killPoints(t *testing.T, k *killer, fs mounter.Filesystem) []int {
 	return out
 }
 
-// F15: the test kills mkfs with SIGKILL at 20 moments. The device may then be formatted again with the record of its
-// format, as long as nothing on it has a signature.
+// F15: the test kills mkfs with SIGKILL at 20 moments. With the record of its format the device is then formatted again, or used if
+// the filesystem is complete: no moment needs a person.
 func TestKilledMkfs(t *testing.T) {
 	t.Parallel()
 	for _, fs := range someFilesystems() {
@@ -50,7 +50,7 @@ func TestKilledMkfs(t *testing.T) {
 			for _, at := range killPoints(t, k, fs) {
 				req := format.Request{Volume: "v1", Filesystem: fs, Size: small, History: format.NeverWritten}
 				dev, call := halfFormatted(t, k, req, at)
-				finishedOnlyWithoutASignature(t, newMachine(), dev, req, fmt.Sprintf("killed at call %d", call))
+				finished(t, newMachine(), dev, req, fmt.Sprintf("killed at call %d", call))
 			}
 		})
 	}
@@ -78,16 +78,12 @@ func halfFormatted(t *testing.T, k *killer, req format.Request, at int) (*loopDe
 	return nil, 0
 }
 
-// finishedOnlyWithoutASignature takes a device that a killed mkfs left behind: the record of its format lets the same volume
-// be formatted again where blkid finds nothing, and nothing else does.
-func finishedOnlyWithoutASignature(t *testing.T, m *machine, dev *loopDevice, req format.Request, when string) {
+// finished takes a device that a killed mkfs left behind: the record of its format lets the same volume be formatted again where
+// blkid finds nothing or an unfinished xfs, and nothing else does. What is complete is used.
+func finished(t *testing.T, m *machine, dev *loopDevice, req format.Request, when string) {
 	t.Helper()
 	before := dev.sum()
 	id := signature(t, dev)
-	wrote := fault.FormatNotBlank // or the mkfs had written zeros
-	if id != "" {
-		wrote = fault.FormatUnfinished
-	}
 	for name, stranger := range map[string]format.Request{
 		"a volume that was written and has no record": {Volume: "v2", Filesystem: req.Filesystem, History: format.Written, BlankCreated: true},
 		"a record of another disk":                    {Volume: req.Volume, Filesystem: req.Filesystem, History: format.Written, Begun: format.BegunBefore},
@@ -97,33 +93,38 @@ func finishedOnlyWithoutASignature(t *testing.T, m *machine, dev *loopDevice, re
 		if id != "" && stranger.Begun != format.BegunOnDevice {
 			continue // it may be whole
 		}
-		if got, err := m.EnsureFormatted(t.Context(), dev, stranger); !errors.Is(err, fault.Precondition) {
+		got, err := m.EnsureFormatted(t.Context(), dev, stranger)
+		if err == nil && id != "" {
+			consistent(t, dev, req.Filesystem) // it was complete
+		} else if !errors.Is(err, fault.Precondition) {
 			t.Errorf("%s: EnsureFormatted for %s = %q, %v, want %v", when, name, got, err, fault.Precondition)
+		}
+		if dev.sum() != before {
+			t.Errorf("%s: EnsureFormatted for %s changed the device", when, name)
 		}
 	}
 	req.Begun, req.History = format.BegunOnDevice, format.Written
 	_, err := m.EnsureFormatted(t.Context(), dev, req)
-	if id != "" {
-		if fault.ReasonOf(err) != wrote || dev.sum() != before {
-			t.Errorf("%s: EnsureFormatted again with %v on the device = %v, want %v and the device as it was", when, id, err, wrote)
-		}
-		dev.detach()
-		return
-	}
 	if err != nil {
-		t.Fatalf("%s: EnsureFormatted again = %v", when, err)
+		t.Fatalf("%s: EnsureFormatted again with %q on the device = %v", when, id, err)
 	}
 	consistent(t, dev, req.Filesystem)
+	if id != "" && req.Filesystem == mounter.Ext4 && dev.sum() != before {
+		t.Errorf("%s: a device with %v was changed", when, id)
+	}
 	dev.detach()
 }
 
 // F1, F14: a record excuses nothing but what its own mkfs left.
 func TestRecordBesideForeignData(t *testing.T) {
 	t.Parallel()
-	for name, program := range map[string][]string{
-		"another filesystem":           {"/sbin/mkfs.ext4", "-q", "-F", "-E", "nodiscard"},
-		"the filesystem, made by hand": {"/sbin/mkfs.xfs", "-q", "-f", "-K"},
-		"a swap area":                  {"/sbin/mkswap"},
+	for name, tc := range map[string]struct {
+		program []string
+		used    bool
+	}{
+		"another filesystem":           {[]string{"/sbin/mkfs.ext4", "-q", "-F", "-E", "nodiscard"}, false},
+		"the filesystem, made by hand": {[]string{"/sbin/mkfs.xfs", "-q", "-f", "-K"}, true},
+		"a swap area":                  {[]string{"/sbin/mkswap"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dev, programs, k := newLoop(t, small), counted(), newKiller(t)
@@ -132,16 +133,38 @@ func TestRecordBesideForeignData(t *testing.T) {
 			if _, err := newMachine(k).EnsureFormatted(t.Context(), dev, req); err == nil {
 				t.Fatal("mkfs was killed and EnsureFormatted = nil")
 			}
-			must(t, program[0], append(program[1:], dev.Path())...) // somebody made use of it
+			must(t, tc.program[0], append(tc.program[1:], dev.Path())...) // somebody made use of it
 			before := dev.sum()
 			req.Begun, req.FormatNonZero, req.BlankCreated = format.BegunOnDevice, true, true
-			if _, err := newMachine(programs).EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) {
-				t.Errorf("EnsureFormatted = %v, want %v", err, fault.Precondition)
+			if _, err := newMachine(programs).EnsureFormatted(t.Context(), dev, req); (err == nil) != tc.used || err != nil && !errors.Is(err, fault.Precondition) {
+				t.Errorf("EnsureFormatted = %v, want it used: %t", err, tc.used)
 			}
 			if dev.sum() != before || programs.runs() > 0 {
 				t.Errorf("the device was changed, with %d mkfs", programs.runs())
 			}
 		})
+	}
+}
+
+// F15: a filesystem of which a part is missing is neither used nor made again, whatever the records say.
+func TestAPartOfAFilesystemIsNotUsed(t *testing.T) {
+	t.Parallel()
+	for _, fs := range allFilesystems {
+		dev, programs := newLoop(t, small), counted()
+		must(t, "/sbin/mkfs."+string(fs), "-q", dev.Path())
+		must(t, "dd", "if=/dev/zero", "of="+dev.Path(), "bs=64k", "seek=1", "count=32", "conv=notrunc,fsync", "status=none")
+		before := dev.sum()
+		for name, req := range map[string]format.Request{
+			"a record of the device": {Volume: "v1", Filesystem: fs, Begun: format.BegunOnDevice},
+			"a note":                 {Volume: "v1", Filesystem: fs, Note: format.Unformatted},
+		} {
+			if _, err := newMachine(programs).EnsureFormatted(t.Context(), dev, req); fault.ReasonOf(err) != fault.FormatUnfinished {
+				t.Errorf("EnsureFormatted of a part of %s with %s = %v, want %v", fs, name, err, fault.FormatUnfinished)
+			}
+		}
+		if dev.sum() != before || programs.runs() > 0 {
+			t.Errorf("the device was changed, with %d mkfs", programs.runs())
+		}
 	}
 }
 
@@ -179,7 +202,7 @@ func TestNodeKilledInMkfs(t *testing.T) {
 					t.Errorf("%d programs still have the device open after their node died", n)
 				}
 				req := format.Request{Volume: "v1", Filesystem: fs, Size: small, History: format.NeverWritten}
-				finishedOnlyWithoutASignature(t, newMachine(), dev, req, fmt.Sprintf("node killed at call %d", at))
+				finished(t, newMachine(), dev, req, fmt.Sprintf("node killed at call %d", at))
 			}
 		})
 	}

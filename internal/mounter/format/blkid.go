@@ -22,6 +22,7 @@ const (
 type identity struct {
 	filesystem string // TYPE: a filesystem, a RAID or LVM member, swap, LUKS
 	partitions string // PTTYPE
+	unfinished bool   // an xfs whose mkfs has not ended
 }
 
 // nothing reports whether blkid found nothing.
@@ -32,6 +33,8 @@ func (i identity) String() string {
 	switch {
 	case i.nothing():
 		return "nothing"
+	case i.unfinished:
+		return "an unfinished " + i.filesystem
 	case i.partitions == "":
 		return i.filesystem
 	case i.filesystem == "":

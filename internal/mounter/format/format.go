@@ -98,7 +98,8 @@ const (
 // mounted in this mount namespace needs no format, and a disk that is mounted in another may be the machine's own.
 //
 // A mkfs does not end with ctx. A mkfs that was killed is repeated if a record proves that it began on this device and it left no
-// signature. With a signature it cannot be told from a complete filesystem with data: that is fault.FormatUnfinished.
+// signature, or an xfs that says itself that its mkfs did not end. Another filesystem on it may have data, and is used if its check
+// finds it complete; else that is fault.FormatUnfinished.
 func (f *Formatter) EnsureFormatted(ctx context.Context, dev mounter.BlockDevice, req Request) (mounter.Filesystem, error) {
 	if req.Filesystem != mounter.LUKS {
 		if err := ValidateMkfsOptions(req.Filesystem, req.MkfsOptions); err != nil {
@@ -125,11 +126,14 @@ func (f *Formatter) ensureFormatted(ctx context.Context, dev mounter.BlockDevice
 		return "", err
 	}
 	defer func() { _ = x.Close() }() // closed earlier when mkfs takes over
-	usable, err := f.decide(ctx, x, size, req)
-	if err != nil {
+	on, err := f.decide(ctx, x, size, req)
+	switch {
+	case err != nil:
 		return "", err
-	}
-	if usable {
+	case on == leftBehind:
+		_ = x.Close() // the check wants it exclusively too
+		return req.Filesystem, f.checkComplete(ctx, dev, req)
+	case on == usable:
 		return req.Filesystem, nil
 	}
 	work, err := f.prepare(ctx, dev, x, size, req)
@@ -139,42 +143,60 @@ func (f *Formatter) ensureFormatted(ctx context.Context, dev mounter.BlockDevice
 	return req.Filesystem, work.run(context.WithoutCancel(ctx))
 }
 
-// decide reports whether the device has the requested filesystem. If not, and without an error, mkfs may run.
-func (f *Formatter) decide(ctx context.Context, x host.Exclusive, size int64, req Request) (usable bool, err error) {
+// content is what a device has on it.
+type content int
+
+const (
+	nothing    content = iota // mkfs may run
+	usable                    // the requested filesystem
+	leftBehind                // what a killed mkfs has left, or the requested filesystem
+)
+
+// decide returns what is on the device, or an error if it is neither to be formatted nor to be used.
+func (f *Formatter) decide(ctx context.Context, x host.Exclusive, size int64, req Request) (content, error) {
 	id, err := f.blkid(ctx, x.File)
 	if err != nil {
-		return false, err
+		return nothing, err
 	}
 	super, err := primary(x)
 	if err != nil {
-		return false, err
+		return nothing, err
+	}
+	if id == (identity{filesystem: string(mounter.XFS)}) {
+		if id.unfinished, err = inProgress(x); err != nil {
+			return nothing, err
+		}
 	}
 	if req.Note != NoNote {
 		return decideNoted(id, req)
 	}
-	if usable, err = found(id, super, req); usable || err != nil {
-		return usable, err
+	if on, err := found(id, super, req); on != nothing || err != nil {
+		return on, err
 	}
-	return false, gate(ctx, x, size, req)
+	return nothing, gate(ctx, x, size, req)
 }
 
-// found judges a device by blkid and the primary superblocks. If both find nothing, it returns false without an error.
-func found(id identity, super mounter.Filesystem, req Request) (usable bool, err error) {
+// found judges a device by blkid and the primary superblocks. If both find nothing, it returns nothing without an error.
+func found(id identity, super mounter.Filesystem, req Request) (content, error) {
 	switch {
-	case req.Begun == BegunOnDevice && id.is(req.Filesystem):
-		return false, unfinished(req, "and found on it is "+id.String())
+	case req.Begun == BegunOnDevice && id.unfinished && id.is(req.Filesystem):
+		return nothing, nil
+	case req.Begun == BegunOnDevice && id == identity{filesystem: string(req.Filesystem)} && req.Filesystem != mounter.LUKS:
+		return leftBehind, nil
+	case (req.Begun == BegunOnDevice || id.unfinished) && id.is(req.Filesystem):
+		return nothing, unfinished(req, "and found on it is "+id.String())
 	case id.is(req.Filesystem) && super == req.Filesystem && id.filesystem == string(super):
-		return true, nil
+		return usable, nil
 	case !id.nothing() && id != (identity{filesystem: string(req.Filesystem)}):
-		return false, fmt.Errorf("%w: found on it: %s, not %s; it is left as it is", fault.FormatContent, id, req.Filesystem)
+		return nothing, fmt.Errorf("%w: found on it: %s, not %s; it is left as it is", fault.FormatContent, id, req.Filesystem)
 	case id.nothing() && (super == "" || req.Begun == BegunOnDevice && super == req.Filesystem):
-		return false, nil
+		return nothing, nil
 	}
 	advice := "fsck"
 	if super == mounter.LUKS || id.filesystem == string(mounter.LUKS) {
 		advice = "cryptsetup repair"
 	}
-	return false, fmt.Errorf("%w: blkid finds %s and the superblocks say %q; it may be damaged and is left as it is (check it with %s)",
+	return nothing, fmt.Errorf("%w: blkid finds %s and the superblocks say %q; it may be damaged and is left as it is (check it with %s)",
 		fault.FormatDamaged, id, super, advice)
 }
 
@@ -186,22 +208,24 @@ func unfinished(req Request, why string) error {
 
 // decideNoted is decide for a device with a Note. Through encryption a blank disk reads as random bytes, so blkid alone
 // decides.
-func decideNoted(id identity, req Request) (usable bool, err error) {
+func decideNoted(id identity, req Request) (content, error) {
 	switch {
 	case req.Note == Formatted && id == identity{filesystem: string(req.Filesystem)}:
-		return true, nil
+		return usable, nil
 	case req.Note == Formatted:
-		return false, fmt.Errorf("%w: nothing says that it was never formatted, and found on it is %s, not %s; it is left as it is",
+		return nothing, fmt.Errorf("%w: nothing says that it was never formatted, and found on it is %s, not %s; it is left as it is",
 			fault.FormatContent, id, req.Filesystem)
-	case id.is(req.Filesystem):
-		return false, unfinished(req, "and found behind its header is "+id.String())
-	case !id.nothing():
-		return false, fmt.Errorf("%w: it was never formatted, and yet found on it is %s; it is left as it is", fault.FormatContent, id)
+	case id == identity{filesystem: string(req.Filesystem)}:
+		return leftBehind, nil
+	case id.is(req.Filesystem) && !id.unfinished:
+		return nothing, unfinished(req, "and found behind its header is "+id.String())
+	case !id.nothing() && !id.is(req.Filesystem):
+		return nothing, fmt.Errorf("%w: it was never formatted, and yet found on it is %s; it is left as it is", fault.FormatContent, id)
 	case req.Forbidden:
-		return false, fmt.Errorf("%w: there is no %s on it, and a read-only volume, or one whose attributes forbid it, is never formatted",
+		return nothing, fmt.Errorf("%w: there is no %s on it, and a read-only volume, or one whose attributes forbid it, is never formatted",
 			fault.FormatForbidden, req.Filesystem)
 	}
-	return false, nil
+	return nothing, nil
 }
 
 // minEncrypted is the minimum size of an encrypted device: the header takes 16 MiB.

@@ -25,6 +25,23 @@ func (f *Formatter) CheckOffline(ctx context.Context, dev mounter.BlockDevice) e
 	return f.check(ctx, dev.File())
 }
 
+// checkComplete returns fault.FormatUnfinished unless a filesystem on a device with the record of a format is complete. Nothing is
+// repaired: a mkfs that was killed may have left a part of it, and data may be in it if the record is wrong.
+func (f *Formatter) checkComplete(ctx context.Context, dev mounter.BlockDevice, req Request) error {
+	cmd := host.Command{Name: "e2fsck", Args: []string{"-n", "-f", host.ChildFile}, Files: []*os.File{dev.File()}}
+	if req.Filesystem == mounter.XFS {
+		cmd.Name, cmd.Args = "xfs_repair", []string{"-n", host.ChildFile}
+	}
+	out, err := host.RunAlone(ctx, f.programs, cmd)
+	if err != nil {
+		return err
+	}
+	if out.ExitCode != 0 {
+		return unfinished(req, fmt.Sprintf("and %s -n says that what is on it is not complete", cmd.Name))
+	}
+	return nil
+}
+
 // e2fsckUncorrected is the lowest exit code of e2fsck for errors that it did not repair. 0 is clean, the bits 1 and 2 are
 // repaired.
 const e2fsckUncorrected = 4

@@ -104,6 +104,17 @@ func primary(r io.ReaderAt) (mounter.Filesystem, error) {
 	return found, nil
 }
 
+// xfsInProgress is the offset of sb_inprogress.
+const xfsInProgress = 126
+
+// inProgress reports whether an xfs says that its mkfs has not ended: mkfs.xfs writes so at first, and takes it back with its last
+// write. The kernel mounts no such filesystem, so no data is in it.
+func inProgress(r io.ReaderAt) (bool, error) {
+	var flag [1]byte
+	err := host.ReadFull(r, flag[:], xfsInProgress)
+	return flag[0] != 0, err
+}
+
 // allZero is a chunk of a blank device.
 var allZero [probeEnds]byte
 

@@ -189,7 +189,7 @@ func TestParseBlkid(t *testing.T) {
 	}{
 		"a filesystem":               {out: "DEVNAME=/proc/self/fd/3\nUUID=1-2\nBLOCK_SIZE=4096\nTYPE=ext4\nUSAGE=filesystem\n", want: identity{filesystem: "ext4"}},
 		"a partition table":          {out: "DEVNAME=x\nPTUUID=1\nPTTYPE=gpt\n", want: identity{partitions: "gpt"}},
-		"both":                       {out: "TYPE=xfs\nPTTYPE=dos\n", want: identity{"xfs", "dos"}},
+		"both":                       {out: "TYPE=xfs\nPTTYPE=dos\n", want: identity{filesystem: "xfs", partitions: "dos"}},
 		"a label that looks like it": {out: "LABEL=TYPE=swap\nTYPE=ext4\n", want: identity{filesystem: "ext4"}},
 		"two types":                  {out: "TYPE=xfs\nTYPE=ext4\n", bad: true},
 		"nothing said":               {out: "DEVNAME=x\n", bad: true},
@@ -259,7 +259,8 @@ func TestGateRules(t *testing.T) {
 	}
 	here, before := with(func(r *Request) { r.Begun = BegunOnDevice }), with(func(r *Request) { r.Begun = BegunBefore })
 	nonZero := with(func(r *Request) { r.FormatNonZero, r.BlankCreated = true, true })
-	ext4, ext2, swap, both := identity{filesystem: "ext4"}, identity{filesystem: "ext2"}, identity{filesystem: "swap"}, identity{"ext4", "dos"}
+	ext4, ext2, swap, both := identity{filesystem: "ext4"}, identity{filesystem: "ext2"}, identity{filesystem: "swap"}, identity{filesystem: "ext4", partitions: "dos"}
+	half := identity{filesystem: "xfs", unfinished: true}
 	judge := func(id identity, super mounter.Filesystem, r Request) error { return second(found(id, super, r)) }
 	tests := map[string]struct {
 		err  error
@@ -281,11 +282,12 @@ func TestGateRules(t *testing.T) {
 
 		"the filesystem": {judge(ext4, mounter.Ext4, req), "", ""},
 		"the filesystem, and a record of another disk":                  {judge(ext4, mounter.Ext4, before), "", ""},
-		"the filesystem, and a record of the device":                    {judge(ext4, mounter.Ext4, here), fault.FormatUnfinished, "delete its claim only if no pod has ever used"},
-		"half of it, and a record of the device":                        {judge(ext2, mounter.Ext4, here), fault.FormatUnfinished, "ext2"},
+		"the filesystem, and a record of the device":                    {judge(ext4, mounter.Ext4, here), "", ""},
+		"half of it, and a record of the device":                        {judge(ext2, mounter.Ext4, here), fault.FormatUnfinished, "delete its claim only if no pod has ever used"},
 		"a superblock without its checksum, and a record of the device": {judge(identity{}, mounter.Ext4, here), "", ""},
 		"another's superblock, and a record of the device":              {judge(identity{}, mounter.XFS, here), fault.FormatDamaged, ""},
 		"another format, and a record of the device":                    {judge(swap, "", here), fault.FormatContent, "swap"},
+		"an unfinished xfs where ext4 is wanted, and a record":          {judge(half, mounter.XFS, here), fault.FormatContent, "unfinished xfs"},
 		"the filesystem, a partition table, and a record":               {judge(both, mounter.Ext4, here), fault.FormatContent, "dos"},
 		"no signature, and a record of the device":                      {errors.Join(judge(identity{}, "", here), blank(here, 7)), "", ""},
 		"no signature, and a record of another disk":                    {errors.Join(judge(identity{}, "", before), blank(before, 7)), fault.FormatUnfinished, "another node"},
@@ -298,5 +300,43 @@ func TestGateRules(t *testing.T) {
 				t.Errorf("got %v, want %q, saying %q", tc.err, tc.want, tc.says)
 			}
 		})
+	}
+}
+
+// F15: with a record of the device, or a note behind encryption, a filesystem is checked before it is used, and an xfs that says that
+// its mkfs has not ended is made again.
+func TestWhatAKilledMkfsLeft(t *testing.T) {
+	whole, half := identity{filesystem: "xfs"}, identity{filesystem: "xfs", unfinished: true}
+	recorded, noted := Request{Filesystem: mounter.XFS, Begun: BegunOnDevice}, Request{Filesystem: mounter.XFS, Note: Unformatted}
+	judge := func(id identity, r Request) (content, error) {
+		if r.Note != NoNote {
+			return decideNoted(id, r)
+		}
+		return found(id, mounter.XFS, r)
+	}
+	for name, tc := range map[string]struct {
+		id   identity
+		req  Request
+		want content
+	}{
+		"whole, no record":      {whole, Request{Filesystem: mounter.XFS}, usable},
+		"whole, a record":       {whole, recorded, leftBehind},
+		"unfinished, a record":  {half, recorded, nothing},
+		"whole, a note":         {whole, noted, leftBehind},
+		"unfinished, a note":    {half, noted, nothing},
+		"whole, after its note": {whole, Request{Filesystem: mounter.XFS, Note: Formatted}, usable},
+	} {
+		if got, err := judge(tc.id, tc.req); err != nil || got != tc.want {
+			t.Errorf("%s = %v, %v, want %v", name, got, err, tc.want)
+		}
+	}
+	for name, req := range map[string]Request{
+		"no record":                {Filesystem: mounter.XFS},
+		"a record of another disk": {Filesystem: mounter.XFS, Begun: BegunBefore},
+		"after its note":           {Filesystem: mounter.XFS, Note: Formatted},
+	} {
+		if got, err := judge(half, req); fault.Of(err) != fault.Precondition {
+			t.Errorf("unfinished, %s = %v, %v, want %v", name, got, err, fault.Precondition)
+		}
 	}
 }

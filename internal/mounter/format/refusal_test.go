@@ -70,3 +70,27 @@ func TestProgramsThatFailHaveTheirReasons(t *testing.T) {
 		t.Errorf("check = %v, want %v", err, fault.FsckFailed)
 	}
 }
+
+// F15: what a killed mkfs may have left is used only if its check, which repairs nothing, finds no error.
+func TestAnIncompleteFilesystemHasItsReason(t *testing.T) {
+	for _, fs := range []mounter.Filesystem{mounter.Ext4, mounter.XFS} {
+		req, disk := Request{Volume: "v", Filesystem: fs}, onFile{file: os.Stdin}
+		if err := New(scripted{}).checkComplete(t.Context(), disk, req); err != nil {
+			t.Errorf("a complete %s = %v", fs, err)
+		}
+		for code := 1; code < 9; code++ {
+			err := New(scripted{host.Output{ExitCode: code}}).checkComplete(t.Context(), disk, req)
+			if !errors.Is(err, fault.FormatUnfinished) {
+				t.Errorf("%s whose check ended with code %d = %v, want %v", fs, code, err, fault.FormatUnfinished)
+			}
+		}
+	}
+}
+
+// onFile is a device of which only the file is asked.
+type onFile struct {
+	mounter.BlockDevice
+	file *os.File
+}
+
+func (d onFile) File() *os.File { return d.file }

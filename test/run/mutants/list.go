@@ -17,7 +17,23 @@ var mutants = []mutant{
 	},
 	{
 		"a record outweighs a signature", "internal/mounter/format/format.go",
-		"case req.Begun == BegunOnDevice && id.is(req.Filesystem):", "case false:", "internal/mounter/format",
+		"case (req.Begun == BegunOnDevice || id.unfinished) && id.is(req.Filesystem):", "case false:", "internal/mounter/format",
+	},
+	{
+		"what a killed mkfs may have left is used unchecked", "internal/mounter/format/format.go",
+		"req.Filesystem != mounter.LUKS:\n\t\treturn leftBehind, nil", "req.Filesystem != mounter.LUKS:\n\t\treturn usable, nil", "internal/mounter/format",
+	},
+	{
+		"a part of a filesystem counts as complete", "internal/mounter/format/fsck.go",
+		"if out.ExitCode != 0 {", "if out.ExitCode >= e2fsckUncorrected {", "internal/mounter/format",
+	},
+	{
+		"an unfinished xfs is mounted", "internal/mounter/format/format.go",
+		"(req.Begun == BegunOnDevice || id.unfinished) && id", "req.Begun == BegunOnDevice && id", "internal/mounter/format",
+	},
+	{
+		"an unfinished xfs is formatted without a record", "internal/mounter/format/format.go",
+		"case req.Begun == BegunOnDevice && id.unfinished && id", "case id.unfinished && id", "internal/mounter/format",
 	},
 	{
 		"formatNonZero formats what this driver did not create blank", "internal/mounter/format/format.go",
