@@ -50,6 +50,16 @@ func toStatus(err error) error {
 	return status.Error(code, fault.Text(err))
 }
 
+// Final reports whether an orchestrator takes an error for final: it then need not undo the call. Kubernetes takes each code for
+// final but these (isFinalError in its pkg/volume/csi).
+func Final(err error) bool {
+	switch status.Code(toStatus(err)) {
+	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted, codes.Aborted:
+		return false
+	}
+	return true
+}
+
 // mapErrors is the interceptor that creates every status of this driver, and counts the reasons of refusals.
 func (o observer) mapErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	answer, err := handler(ctx, req)

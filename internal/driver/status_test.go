@@ -52,3 +52,18 @@ func TestToStatus(t *testing.T) {
 		})
 	}
 }
+
+// TestFinal: after an answer that passes the kubelet unstages, so what the call left must stay where a repeat finds it.
+func TestFinal(t *testing.T) {
+	passing := []error{context.Canceled, context.DeadlineExceeded, fault.Unavailable, fault.Uncertain, fault.Exhausted, fault.Busy}
+	for _, err := range passing {
+		if Final(fmt.Errorf("stage: %w", err)) {
+			t.Errorf("%v is final, want that it passes", err)
+		}
+	}
+	for _, err := range []error{fault.Precondition, fault.Conflict, fault.InvalidArgument, fault.NotFound, errors.New("no kind")} {
+		if !Final(fmt.Errorf("stage: %w", err)) {
+			t.Errorf("%v passes, want it final", err)
+		}
+	}
+}

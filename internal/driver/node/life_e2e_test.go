@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
 var filesystems = []string{"ext4", "xfs"}
@@ -297,4 +298,36 @@ func TestContextIsOptional(t *testing.T) {
 	v.context["storage.kubernetes.io/csiProvisionerIdentity"] = "x"
 	v.ok(v.stage, v.publish)
 	v.gone()
+}
+
+// TestARefusedStageLeavesNoDevice: a program that was killed has attached the volume, and the next stage is refused for good. The kubelet then unstages nothing, so
+// the stage itself takes the volume off the machine, unless something uses it.
+func TestARefusedStageLeavesNoDevice(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, machineConfig{})
+	v := m.newVolume("ext4", sizeFor("ext4"))
+	v.ok(v.stage)
+	must(t, unix.Unmount(v.staging, 0))
+	loops := loopsBelow(m.dir)
+	if len(loops) != 1 {
+		t.Fatalf("attached: %v, want one", loops)
+	}
+	sh(t, "mkswap", "--force", loops[0])
+	wantCode(t, "stage of a swap area", v.stage(t.Context()), codes.FailedPrecondition)
+	if left := loopsBelow(m.dir); len(left) > 0 {
+		t.Errorf("still attached: %v", left)
+	}
+	must(t, m.pool.Delete(t.Context(), must1(pool.ParseHandle(v.id))(t).ID))
+
+	raw := m.newVolume("", 32*mib)
+	raw.ok(raw.stage, raw.publish)
+	staged := raw.staging
+	raw.staging = filepath.Join(filepath.Dir(staged), "elsewhere")
+	must(t, os.MkdirAll(raw.staging, 0o750))
+	wantCode(t, "stage at another path", raw.stage(t.Context()), codes.FailedPrecondition)
+	if left := loopsBelow(m.dir); len(left) != 1 {
+		t.Errorf("attached while a pod has it: %v, want one", left)
+	}
+	raw.staging = staged
+	raw.gone()
 }

@@ -43,8 +43,10 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 		return nil, err
 	}
 	err = s.runDetached(ctx, release, func(work context.Context) error {
-		err := errors.Join(s.stageRecorded(ctx, work, dev, u, staging), dev.Close())
-		if err != nil && attached {
+		idle, err := s.stageRecorded(ctx, work, dev, u, staging)
+		err = errors.Join(err, dev.Close())
+		// After a final answer no call may follow that releases what an earlier run of this program attached.
+		if err != nil && (attached || idle && driver.Final(err)) {
 			s.release(work, u.spec)
 		}
 		return err
@@ -86,25 +88,27 @@ func (s *Server) release(ctx context.Context, spec device.Spec) {
 //
 // It refuses a disk that is recorded as another volume's while anything uses it, because nothing but the request links it to
 // this one. The record of a disk that nothing uses is stale: its volume is gone, or the machine crashed.
-func (s *Server) stageRecorded(call, work context.Context, dev *device.Device, u use, staging string) error {
+//
+// idle reports after an error that nothing uses the disk.
+func (s *Server) stageRecorded(call, work context.Context, dev *device.Device, u use, staging string) (idle bool, err error) {
 	owners, err := s.owners(work, dev)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if len(owners) > 0 {
 		used, err := s.holders(dev)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if len(used) > 0 {
-			return fmt.Errorf("%s is the disk of volume %s, which is in use at %s: %w",
+			return false, fmt.Errorf("%s is the disk of volume %s, which is in use at %s: %w",
 				dev.Path(), owners[0], strings.Join(used, ", "), fault.Precondition)
 		}
 	}
 	spec := u.spec
 	spec.Place = u.place(staging)
 	if err := s.records.Remember(spec); err != nil {
-		return err
+		return false, err
 	}
 	if err = s.stage(call, work, dev, u, staging); err == nil {
 		for _, owner := range owners {
@@ -114,14 +118,16 @@ func (s *Server) stageRecorded(call, work context.Context, dev *device.Device, u
 		if tableErr == nil {
 			_, tableErr = s.noteStaged(table, u.volume, spec.Place)
 		}
-		return errors.Join(err, tableErr)
+		return false, errors.Join(err, tableErr)
 	}
 	// With another owner, what is mounted now is that volume's, which was being staged at the same time.
-	if used, tableErr := s.holders(dev); tableErr == nil && (len(used) == 0 || len(owners) > 0) {
+	used, tableErr := s.holders(dev)
+	idle = tableErr == nil && len(used) == 0
+	if idle || tableErr == nil && len(owners) > 0 {
 		// There is nothing to unstage, and perhaps no call will.
 		err = errors.Join(err, s.records.Forget(u.volume))
 	}
-	return err
+	return idle, err
 }
 
 // holders returns what uses the device.
