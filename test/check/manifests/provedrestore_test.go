@@ -128,7 +128,7 @@ func TestProvedRestoreTakesTheNewestSnapshot(t *testing.T) {
 // The Job of the check goes with the one of the CronJob and by itself, and the volume with its pod.
 func TestProvedRestoreLeavesNothing(t *testing.T) {
 	pod := provedRestore(t)
-	text := step(t, pod, "write", `{"spec":{"volumeSnapshotRef":{"name":"nightly"}},"status":{"restoreSize":10737418240}}`)
+	text := step(t, pod, "write", `{"spec":{"volumeSnapshotRef":{"name":"nightly"}},"status":{"restoreSize":10737418240,"creationTime":1767322845000000000}}`)
 	job := read[batchv1.Job](t, []byte(text))
 	owner := []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "nightly-29383838", UID: "0e4b3c9a-3b1c-4b1e-9d6b-0d8f1f0f5a11"}}
 	if job.Name != "nightly-29383838-check" || !reflect.DeepEqual(job.OwnerReferences, owner) {
@@ -150,7 +150,7 @@ func TestProvedRestoreLeavesNothing(t *testing.T) {
 		!slices.Equal(s.Capabilities.Add, []corev1.Capability{"SYS_ADMIN", "DAC_READ_SEARCH"}) || !*s.ReadOnlyRootFilesystem || c.Resources.Limits.Memory().IsZero() {
 		t.Errorf("the container is %+v", c)
 	}
-	if c.Image != "ghcr.io/cloudblock-csi/node:unreleased" || !slices.Equal(c.Args, []string{"check", c.VolumeDevices[0].DevicePath, "--replay"}) {
+	if c.Image != "ghcr.io/cloudblock-csi/node:unreleased" || !slices.Equal(c.Args, []string{"check", c.VolumeDevices[0].DevicePath, "--replay", "--snapshot-time=1767322845000000000", "--max-age=48h"}) {
 		t.Errorf("the container runs %s %q", c.Image, c.Args)
 	}
 }

@@ -24,7 +24,7 @@ sha256sum a/b/* >SHA256SUMS && sync && (while :; do date >now; mkdir -p new; mv 
 )
 
 // TestProvedRestore is "Prove a restore" of docs/backup.md: the newest snapshot of an xfs in use is Complete, the one of a damaged volume
-// Failed with the finding, and whatever is killed and when, no volume stays.
+// Failed with the finding, one that is too old Failed, and whatever is killed and when, no volume stays.
 func TestProvedRestore(t *testing.T) {
 	s := begin(t, "proved")
 	ctx := t.Context()
@@ -41,7 +41,7 @@ func TestProvedRestore(t *testing.T) {
 	if err := s.snapshotOf(ctx, "intact", "data"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.applyProof(t, "data"); err != nil {
+	if err := s.applyProof(t, "data", "48h"); err != nil {
 		t.Fatal(err)
 	}
 	before, err := s.env.objectsOf(ctx, s.Namespace)
@@ -61,6 +61,12 @@ func TestProvedRestore(t *testing.T) {
 		}
 	}
 	s.provesDamage(t, size)
+	if err := s.applyProof(t, "data", "1s"); err != nil {
+		t.Fatal(err)
+	}
+	if log := s.prove(t, "old", "Failed"); !strings.Contains(log, "are snapshots still taken") {
+		t.Errorf("the report does not say that the snapshot is old:\n%s", log)
+	}
 }
 
 // provesDamage breaks a copy of the volume through its raw device, and takes the snapshot of that. The annotation that lets the snapshot
@@ -90,7 +96,7 @@ func (s *story) provesDamage(t *testing.T, size int64) {
 	if err := s.snapshotOf(ctx, "damaged", "broken"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.applyProof(t, "broken"); err != nil {
+	if err := s.applyProof(t, "broken", "48h"); err != nil {
 		t.Fatal(err)
 	}
 	before, err := s.env.objectsOf(ctx, s.Namespace)
@@ -120,7 +126,7 @@ func (s *story) snapshotOf(ctx context.Context, name, claim string) error {
 
 // applyProof applies the example for a claim, changed as its first lines say. The Job of the check goes after a minute instead of
 // five, and no schedule starts it.
-func (s *story) applyProof(t *testing.T, claim string) error {
+func (s *story) applyProof(t *testing.T, claim, maxAge string) error {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repository, "deploy/examples/proved-restore.yaml"))
 	if err != nil {
@@ -128,6 +134,7 @@ func (s *story) applyProof(t *testing.T, claim string) error {
 	}
 	words := strings.NewReplacer(
 		"namespace: cloudblock-examples", "namespace: "+s.Namespace, "CLAIM, value: data", "CLAIM, value: "+claim,
+		"MAX_AGE, value: 48h", "MAX_AGE, value: "+maxAge,
 		"CLASS, value: cloudblock-local", "CLASS, value: "+s.env.classes["xfs"],
 		"ghcr.io/cloudblock-csi/node:unreleased", s.env.installation(t).fresh["node"],
 		"ttlSecondsAfterFinished: 300", "ttlSecondsAfterFinished: 60", "concurrencyPolicy: Forbid", "suspend: true",
