@@ -88,7 +88,7 @@ func serve(ctx context.Context, cfg config, unready error, log *zap.Logger) erro
 	if cfg.disks != nil {
 		open = openDisks
 	}
-	p, err := open(ctx, cfg, base, log)
+	p, err := open(ctx, cfg, folder, base, log)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		log.Info("stopped before anything was served", zap.Error(err))
@@ -141,11 +141,7 @@ type plugin struct {
 }
 
 // openPools serves the volumes of the pools on this node.
-func openPools(ctx context.Context, cfg config, base node.Config, log *zap.Logger) (plugin, error) {
-	folder, err := cfg.folder()
-	if err != nil {
-		return plugin{}, err
-	}
+func openPools(ctx context.Context, cfg config, folder string, base node.Config, log *zap.Logger) (plugin, error) {
 	pools, err := pools.Open(ctx, cfg.pools(mountTable)...)
 	if err != nil {
 		return plugin{}, fmt.Errorf("open the pool of --local-pool: %w", err)
@@ -171,11 +167,7 @@ func openPools(ctx context.Context, cfg config, base node.Config, log *zap.Logge
 }
 
 // openDisks serves the disks that a cloud attaches to this machine.
-func openDisks(ctx context.Context, cfg config, base node.Config, log *zap.Logger) (plugin, error) {
-	folder, err := cfg.folder()
-	if err != nil {
-		return plugin{}, err
-	}
+func openDisks(ctx context.Context, cfg config, folder string, base node.Config, log *zap.Logger) (plugin, error) {
 	release, err := lockFolder(ctx, folder, log)
 	if err != nil {
 		return plugin{}, err

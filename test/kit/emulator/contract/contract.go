@@ -184,9 +184,6 @@ func (c *Checker) Check(e Exchange) {
 	c.mu.Lock()
 	c.totals.add(totals)
 	c.mu.Unlock()
-	process.Lock()
-	process.totals.add(totals)
-	process.Unlock()
 }
 
 func (c *Checker) excepted(e Exchange, text string) bool {
@@ -300,19 +297,6 @@ func (c *Checker) Close(name string) error {
 	}
 	_, err = fmt.Fprintf(f, "%s %s\n", c.Totals(), name)
 	return errors.Join(err, f.Close())
-}
-
-// process has the totals of all checkers.
-var process struct {
-	sync.Mutex
-	totals Totals
-}
-
-// Process returns the totals of all checkers of this process.
-func Process() Totals {
-	process.Lock()
-	defer process.Unlock()
-	return process.totals
 }
 
 // Scopes returns what the description demands of a token, by operation such as "GET /v2/volumes".
