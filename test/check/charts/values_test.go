@@ -34,6 +34,7 @@ func TestWrongValues(t *testing.T) {
 		"an instance's account elsewhere": {values{"cloud": "linode", "yandex": values{"instanceAccount": true}}, "/yandex/instanceAccount"},
 		"an account and a secret":         {values{"cloud": "yandex", "yandex": values{"instanceAccount": true}, "existingSecret": values{"name": "a"}}, "/existingSecret/name"},
 		"a region for local":              {values{"cloud": "local", "settings": values{"region": "fra1"}}, "/settings/region"},
+		"a label of local's nodes":        {values{"cloud": "local", "settings": values{"topologyKey": []any{"example.com/host=node"}}}, "/settings/topologyKey"},
 		"a pool of local elsewhere":       {values{"cloud": "linode", "local": values{"morePools": []any{values{"name": "a", "dir": "/a"}}}}, "/local/morePools"},
 		"policies of local elsewhere":     {values{"cloud": "yandex", "local": values{"sourceNode": true}}, "/local/sourceNode"},
 		"changed blocks elsewhere":        {values{"cloud": "yandex", "local": values{"changedBlocks": true}}, "/local/changedBlocks"},
