@@ -210,7 +210,11 @@ func (a *channel) send(ctx context.Context, r request, token string) error {
 	err = conn.Invoke(context.WithValue(going, departedKey{}, depart), r.method, r.args, r.reply,
 		append(slices.Clone(r.opts), grpc.Header(&header), grpc.MaxCallRecvMsgSize(maxAnswer))...)
 	code := status.Code(err).String()
-	a.metrics.Requested(route(r.method), "grpc", code)
+	counted := code
+	if newAnswer(status.Convert(err), header, r.secret(token)).throttled() {
+		counted = codeThrottled
+	}
+	a.metrics.Requested(route(r.method), "grpc", counted)
 	a.log.Debug("api request", telemetry.RequestField(ctx), zap.String("verb", "grpc"), zap.String("route", route(r.method)),
 		zap.String("code", code), zap.Duration("duration", time.Since(began)), zap.String("cloud_request", requestIDOf(header, r.secret(token))))
 	switch {

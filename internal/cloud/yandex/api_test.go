@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/iam/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -21,6 +22,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/metrics"
 )
 
 // listening returns a folder on the loopback address, in the clear and over TLS with a certificate of its own.
@@ -166,16 +168,23 @@ func TestCheckCredentials(t *testing.T) {
 func TestTheAPIsBudgetIsADelay(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		folder := start(t, emulator.Options{})
-		c := open(t, folder, func(cfg *yandex.Config) { cfg.Limits = []budget.Window{{Calls: 100, Per: time.Minute}} })
+		registry := prometheus.NewRegistry()
+		counted, err := budget.NewMetrics(registry)
+		must(t, err)
+		c := open(t, folder, func(cfg *yandex.Config) {
+			cfg.Limits, cfg.Metrics.Budget = []budget.Window{{Calls: 100, Per: time.Minute}}, counted
+		})
 		refuse := func() *faults.Armed {
 			return folder.Arm(emulator.Fault{Route: createDisk, Times: 1, Effect: faults.Effect{Status: int(codes.ResourceExhausted), Message: "Rate limit exceeded"}})
 		}
 		armed := refuse()
-		_, err := c.CreateVolume(t.Context(), request("a"))
+		_, err = c.CreateVolume(t.Context(), request("a"))
 		must(t, err)
 		if armed.Hits() != 1 {
 			t.Errorf("the create was refused %d times, want once", armed.Hits())
 		}
+		// The code that the alert CloudblockAPIThrottled looks for.
+		metrics.Of(t, registry).Want(t, metrics.Samples{`cloudblock_api_requests_total{code="429",method="grpc",route="DiskService/Create"}`: 1})
 		refuse()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()

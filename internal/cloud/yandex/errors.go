@@ -28,6 +28,10 @@ const (
 	textTooLarge = "grpc: received message "
 )
 
+// codeThrottled is the code in the metrics of a request that the API's own budget has no room for, as on the other clouds.
+// ResourceExhausted is also a quota's, and the alert CloudblockAPIThrottled is not about these.
+const codeThrottled = "429"
+
 // textsThrottled are the texts of ResourceExhausted when the API's own budget is used up.
 var textsThrottled = []string{"rate limit", "too many requests", "requests per"}
 
