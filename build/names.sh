@@ -6,19 +6,19 @@
 #   names.sh component DIR        writes a kustomize component that sets these names in an overlay
 #   names.sh check-push           fails if $TAG may stand for two different builds
 #
-#   REGISTRY   default ghcr.io/cloudblock-csi
+#   REGISTRY   default ghcr.io/cloudblock-csi; capitals become lower case, as the owner of a fork may have some
 #   TAG        default is the version
 set -eu
 
 version="${VERSION:-$(git describe --tags --always --dirty 2>/dev/null || echo unknown)}"
-registry="${REGISTRY:-ghcr.io/cloudblock-csi}"
+registry="$(printf %s "${REGISTRY:-ghcr.io/cloudblock-csi}" | tr '[:upper:]' '[:lower:]')"
 tag="${TAG:-$version}"
 
 case "$tag" in
 [.-]* | *[!A-Za-z0-9_.-]*) echo "TAG=$tag: an image's tag has letters, digits, '_', '.' and '-' only" >&2 && exit 2 ;;
 esac
 case "$registry" in
-*/ | *://* | *[!a-z0-9_.:/-]*) echo "REGISTRY=$registry: want HOST[:PORT]/PATH in lower case, for example registry.example.com/storage" >&2 && exit 2 ;;
+*/ | *://* | *[!a-z0-9_.:/-]*) echo "REGISTRY=$registry: want HOST[:PORT]/PATH, for example registry.example.com/storage" >&2 && exit 2 ;;
 esac
 
 component() {

@@ -90,3 +90,13 @@ func TestNamesThatAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// The workflow of a release takes the owner of the repository as GitHub spells it, and the names of images have no capitals.
+func TestARegistryOfAnOwnerWithCapitals(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "../../../build/names.sh", "image", "node")
+	cmd.Env = append(os.Environ(), "REGISTRY=ghcr.io/SomeOrg", "TAG=v1.2.3")
+	const want = "ghcr.io/someorg/node:v1.2.3\n"
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != want {
+		t.Errorf("names.sh = %q, %v, want %q", out, err, want)
+	}
+}
