@@ -122,6 +122,10 @@ func TestFields(t *testing.T) {
 			},
 			values{"secretName": "mine", "defaultMode": 288.0, "items": []any{values{"key": "api", "path": "token"}}},
 		},
+		"amounts that are numbers": {
+			values{"controller": values{"resources": values{"requests": values{"cpu": 0.5, "memory": 268435456}}}}, controller,
+			func(p map[string]any) any { return at(container(p, "controller"), "resources", "requests") }, values{"cpu": 0.5, "memory": 268435456.0},
+		},
 		"one more label of nodes": {
 			values{"node": values{"nodeSelector": values{"cloud": "linode"}}}, node,
 			func(p map[string]any) any { return at(p, "spec", "nodeSelector") }, values{"cloud": "linode", "kubernetes.io/os": "linux"},
