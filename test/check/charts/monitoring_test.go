@@ -51,6 +51,8 @@ func TestPartsOfMonitoring(t *testing.T) {
 func TestMonitors(t *testing.T) {
 	relabelings := []any{values{"sourceLabels": []any{"__meta_kubernetes_pod_node_name"}, "targetLabel": "node"}}
 	drops := []any{values{"action": "labeldrop", "regex": "pod"}}
+	// A pod in the node's network has its address, and listens on loopback only.
+	hostless := values{"action": "dropequal", "sourceLabels": []any{"__meta_kubernetes_pod_ip"}, "targetLabel": "__meta_kubernetes_pod_host_ip"}
 	in := cluster{namespace: "storage", version: newVersion, apis: []string{monitoringAPI}}
 	o := in.render(t, values{"cloud": "linode", "monitoring": values{
 		"enabled": true, "labels": values{"release": "prometheus"},
@@ -64,7 +66,7 @@ func TestMonitors(t *testing.T) {
 		t.Errorf("the monitor has %d endpoints, want 6", len(endpoints))
 	}
 	for _, e := range endpoints {
-		want := values{"port": e.(map[string]any)["port"], "interval": "15s", "scrapeTimeout": "5s", "relabelings": relabelings, "metricRelabelings": drops}
+		want := values{"port": e.(map[string]any)["port"], "interval": "15s", "scrapeTimeout": "5s", "relabelings": append([]any{hostless}, relabelings...), "metricRelabelings": drops}
 		if want["port"] == nil || !reflect.DeepEqual(e, any(want)) {
 			t.Errorf("an endpoint is %v, want %v", e, want)
 		}

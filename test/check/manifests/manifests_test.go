@@ -132,7 +132,12 @@ type monitoringObject struct {
 	Spec       struct {
 		Selector            metav1.LabelSelector `json:"selector"`
 		PodMetricsEndpoints []struct {
-			Port string `json:"port"`
+			Port        string `json:"port"`
+			Relabelings []struct {
+				Action       string   `json:"action"`
+				SourceLabels []string `json:"sourceLabels"`
+				TargetLabel  string   `json:"targetLabel"`
+			} `json:"relabelings"`
 		} `json:"podMetricsEndpoints"`
 		Groups []struct {
 			Name  string

@@ -1,6 +1,7 @@
 package manifests_test
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -41,6 +42,9 @@ func TestMonitoring(t *testing.T) {
 			}
 			for _, e := range m.Spec.PodMetricsEndpoints {
 				scraped = append(scraped, e.Port)
+				if got := fmt.Sprint(e.Relabelings); got != "[{dropequal [__meta_kubernetes_pod_ip] __meta_kubernetes_pod_host_ip}]" {
+					t.Errorf("%s: a pod in the node's network, which listens on loopback, is scraped at %s: %v", overlay, e.Port, e.Relabelings)
+				}
 			}
 		}
 		var ports []string
