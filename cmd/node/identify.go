@@ -15,8 +15,8 @@ import (
 
 const (
 	// metadataTimeout is how long the metadata service is asked at the start. Then the program exits, and its supervisor restarts
-	// it.
-	metadataTimeout = time.Minute
+	// it. The kubelet's liveness probe stops a program without a socket after 50 s.
+	metadataTimeout = 40 * time.Second
 	// fallbackTimeout replaces metadataTimeout if the machine itself has a fallback.
 	fallbackTimeout = 10 * time.Second
 )

@@ -3,8 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
+	"regexp"
+	"strconv"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -54,4 +58,36 @@ func named(id, zone string, most int64) config {
 	c := config{zone: zone}
 	c.NodeID, c.MaxVolumes = id, most
 	return c
+}
+
+// TestTheProgramEndsBeforeTheProbeEndsIt: without a metadata service the program fails and names the flags that replace it. If the
+// kubelet's probe, which finds no socket meanwhile, came first, the program would end with success and without that error.
+func TestTheProgramEndsBeforeTheProbeEndsIt(t *testing.T) {
+	manifest, err := os.ReadFile("../../deploy/base/node/daemonset.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := regexp.MustCompile(`livenessProbe:[^-]*initialDelaySeconds: (\d+)\s+periodSeconds: (\d+)\s+timeoutSeconds: \d+\s+failureThreshold: (\d+)`).FindSubmatch(manifest)
+	if probe == nil {
+		t.Fatal("found no probe")
+	}
+	seconds := func(i int) time.Duration {
+		n, err := strconv.Atoi(string(probe[i]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(n) * time.Second
+	}
+	killed := seconds(1) + seconds(2)*(seconds(3)/time.Second-1)
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		silent := func(ctx context.Context, _ string) (machine.Info, error) {
+			<-ctx.Done()
+			return machine.Info{}, ctx.Err()
+		}
+		_, _, err := identify(t.Context(), config{disks: &disks{machine: silent}}, func() (int64, error) { return 2, nil }, zap.NewNop())
+		if took := time.Since(began); err == nil || took >= killed {
+			t.Errorf("identify = %v after %s, and the probe stops the program after %s", err, took, killed)
+		}
+	})
 }
