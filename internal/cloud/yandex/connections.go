@@ -108,7 +108,7 @@ func (cs *connections) read(ctx context.Context) (of map[string]*grpc.ClientConn
 		return map[string]*grpc.ClientConn{}, nil
 	}
 	if err != nil {
-		return nil, wrap(err, "ask for the addresses of the cloud's services")
+		return nil, before(err, "ask for the addresses of the cloud's services")
 	}
 	at := map[string]string{}
 	for _, e := range list.GetEndpoints() {

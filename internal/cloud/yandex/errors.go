@@ -143,6 +143,20 @@ func saysNone(err error) bool {
 	return a != nil && a.code == codes.NotFound
 }
 
+// before returns the failure of a request on which others depend, such as that for a token. The cloud's answer is only text in it: with a
+// NotFound the token's account does not exist, and the disk of the request that needs the token may.
+func before(err error, format string, args ...any) error {
+	a := answerOf(err)
+	if a == nil {
+		return wrap(err, format, args...)
+	}
+	kind := kindOf(a)
+	if kind != fault.Denied {
+		kind = fault.Unavailable
+	}
+	return fmt.Errorf("%s: %w: %s", fmt.Sprintf(format, args...), kind, a)
+}
+
 // wrap prefixes an error with what was attempted; nil stays nil.
 func wrap(err error, format string, args ...any) error {
 	if err == nil {

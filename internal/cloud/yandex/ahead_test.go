@@ -1,0 +1,62 @@
+package yandex_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
+)
+
+// What is refused before a request, the exchange of the key or the list of addresses, says nothing about a disk: where it is
+// NotFound, no disk was deleted and none was detached.
+func TestARefusalBeforeTheRequestIsNotAboutTheDisk(t *testing.T) {
+	for name, tc := range map[string]struct {
+		service string
+		code    codes.Code
+		kind    fault.Kind
+	}{
+		"the account of the key is gone":    {"IamTokenService", codes.NotFound, fault.Denied},
+		"the key is not accepted":           {"IamTokenService", codes.InvalidArgument, fault.Denied},
+		"the key may not be exchanged":      {"IamTokenService", codes.PermissionDenied, fault.Denied},
+		"tokens have a quota of their own":  {"IamTokenService", codes.ResourceExhausted, fault.Unavailable},
+		"there is no list of addresses":     {"ApiEndpointService", codes.NotFound, fault.Unavailable},
+		"the list of addresses is not ours": {"ApiEndpointService", codes.PermissionDenied, fault.Denied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, func(t *testing.T) {
+				folder := start(t, emulator.Options{})
+				authorized := key(t, folder)
+				vol := volume(t, open(t, folder), "a")
+				_, err := open(t, folder).Attach(t.Context(), vol.ID, node1)
+				must(t, err)
+				c := open(t, folder, func(cfg *yandex.Config) {
+					cfg.Token = func() (string, error) { return authorized, nil }
+					cfg.Around = func(ctx context.Context, method string, ask, answer any, conn *grpc.ClientConn, send grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+						err := send(ctx, method, ask, answer, conn, opts...)
+						if strings.Contains(method, tc.service) {
+							return status.Error(tc.code, "canary")
+						}
+						return err
+					}
+				})
+				_, attached := c.Attach(t.Context(), vol.ID, node1)
+				_, created := c.CreateVolume(t.Context(), request("b"))
+				for what, err := range map[string]error{
+					"Detach": c.Detach(t.Context(), vol.ID, node1), "DeleteVolume": c.DeleteVolume(t.Context(), vol.ID),
+					"Attach": attached, "CreateVolume": created,
+				} {
+					if fault.Of(err) != tc.kind || !strings.Contains(err.Error(), "canary") || fault.FromCloud(err) {
+						t.Errorf("%s = %v, want the kind %q, and the cloud's words", what, err, tc.kind)
+					}
+				}
+			})
+		})
+	}
+}
