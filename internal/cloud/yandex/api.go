@@ -160,6 +160,8 @@ func (r request) explained(err error) error {
 		return err
 	case r.write != nil && a.vague():
 		return fmt.Errorf("%w: %w", fault.Uncertain, a)
+	case r.write == nil && a.code == codes.ResourceExhausted: // a read takes nothing that another quota counts
+		return fmt.Errorf("%w: %w", fault.Unavailable, a)
 	default:
 		return fmt.Errorf("%w: %w", kindOf(a), a)
 	}

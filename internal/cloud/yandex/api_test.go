@@ -174,18 +174,19 @@ func TestTheAPIsBudgetIsADelay(t *testing.T) {
 		c := open(t, folder, func(cfg *yandex.Config) {
 			cfg.Limits, cfg.Metrics.Budget = []budget.Window{{Calls: 100, Per: time.Minute}}, counted
 		})
-		refuse := func() *faults.Armed {
-			return folder.Arm(emulator.Fault{Route: createDisk, Times: 1, Effect: faults.Effect{Status: int(codes.ResourceExhausted), Message: "Rate limit exceeded"}})
+		refuse := func(route, words string) *faults.Armed {
+			return folder.Arm(emulator.Fault{Route: route, Times: 1, Effect: faults.Effect{Status: int(codes.ResourceExhausted), Message: words}})
 		}
-		armed := refuse()
+		const words = "compute.diskCreateRequestsPerSecond.rate rate quota limit exceed: allowed 10 requests"
+		create, look := refuse(createDisk, words), refuse("OperationService/Get", "other words")
 		_, err = c.CreateVolume(t.Context(), request("a"))
 		must(t, err)
-		if armed.Hits() != 1 {
-			t.Errorf("the create was refused %d times, want once", armed.Hits())
+		if create.Hits() != 1 || look.Hits() != 1 {
+			t.Errorf("the create was refused %d times, and the look at its operation %d times, want once each", create.Hits(), look.Hits())
 		}
 		// The code that the alert CloudblockAPIThrottled looks for.
 		metrics.Of(t, registry).Want(t, metrics.Samples{`cloudblock_api_requests_total{code="429",method="grpc",route="DiskService/Create"}`: 1})
-		refuse()
+		refuse(createDisk, "Rate limit exceeded")
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		_, err = c.CreateVolume(ctx, request("b"))

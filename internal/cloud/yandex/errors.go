@@ -33,7 +33,7 @@ const (
 const codeThrottled = "429"
 
 // textsThrottled are the texts of ResourceExhausted when the API's own budget is used up.
-var textsThrottled = []string{"rate limit", "too many requests", "requests per"}
+var textsThrottled = []string{"rate limit", "rate quota", "too many requests", "requests per"}
 
 // answer is the error of the cloud to a request, or at the end of an operation.
 type answer struct {
@@ -125,9 +125,9 @@ func (a *answer) vague() bool {
 	}
 }
 
-// throttled reports whether the cloud refused a request because the API's own budget is used up.
+// throttled reports whether the cloud refused because the API's own budget is used up.
 func (a *answer) throttled() bool {
-	return a.code == codes.ResourceExhausted && a.operation == "" && slices.ContainsFunc(textsThrottled, a.says)
+	return a.code == codes.ResourceExhausted && slices.ContainsFunc(textsThrottled, a.says)
 }
 
 // answerOf returns the cloud's answer in an error, or nil.

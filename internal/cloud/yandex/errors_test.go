@@ -21,6 +21,8 @@ import (
 const (
 	wordsActive = "The limit on maximum number of active operations has exceeded."
 	wordsSlots  = "The limit on maximum number of attached disks and filesystems has exceeded."
+	// wordsRate are those of another service, for the number of requests in a second; langchain-ai/langchain#19773.
+	wordsRate = "ai.embeddingsTextEmbeddingRequestsPerSecond.rate rate quota limit exceed: allowed 10 requests"
 )
 
 // Each row is what the cloud says, and its kind as the answer to a read, to a write, and at the end of an
@@ -36,10 +38,11 @@ func TestKinds(t *testing.T) {
 		"the name is taken":              {codes.AlreadyExists, "", fault.Conflict, fault.Conflict, fault.Unavailable},
 		"no right":                       {codes.PermissionDenied, "", fault.Denied, fault.Denied, fault.Unavailable},
 		"no token":                       {codes.Unauthenticated, "", fault.Denied, fault.Denied, fault.Unavailable},
-		"15 operations are running":      {codes.ResourceExhausted, wordsActive, fault.Busy, fault.Busy, fault.Unavailable},
-		"the instance is full":           {codes.ResourceExhausted, wordsSlots, fault.Exhausted, fault.Exhausted, fault.Exhausted},
-		"a quota":                        {codes.ResourceExhausted, "Quota limit compute.disks.count exceeded", fault.Exhausted, fault.Exhausted, fault.Exhausted},
-		"the API's budget":               {codes.ResourceExhausted, "Rate limit exceeded", fault.Unavailable, fault.Unavailable, fault.Exhausted},
+		"15 operations are running":      {codes.ResourceExhausted, wordsActive, fault.Unavailable, fault.Busy, fault.Unavailable},
+		"the instance is full":           {codes.ResourceExhausted, wordsSlots, fault.Unavailable, fault.Exhausted, fault.Exhausted},
+		"a quota":                        {codes.ResourceExhausted, "Quota limit compute.disks.count exceeded", fault.Unavailable, fault.Exhausted, fault.Exhausted},
+		"the API's budget":               {codes.ResourceExhausted, "Rate limit exceeded", fault.Unavailable, fault.Unavailable, fault.Unavailable},
+		"a quota of requests":            {codes.ResourceExhausted, wordsRate, fault.Unavailable, fault.Unavailable, fault.Unavailable},
 		"a state":                        {codes.FailedPrecondition, "", fault.Precondition, fault.Precondition, fault.Unavailable},
 		"another change":                 {codes.Aborted, "", fault.Busy, fault.Busy, fault.Unavailable},
 		"a size":                         {codes.OutOfRange, "", fault.OutOfRange, fault.OutOfRange, fault.Unavailable},
@@ -115,7 +118,7 @@ func TestIntervalOf(t *testing.T) {
 }
 
 func said(code codes.Code, words string) error {
-	return request{}.explained(newAnswer(status.New(code, words), nil, ""))
+	return request{steering: steering{write: &ops.Write{}}}.explained(newAnswer(status.New(code, words), nil, ""))
 }
 
 // ResourceExhausted from an attach means slots and nothing else: it sends the pod to another node.
