@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/yandex-cloud/go-genproto/yandex/cloud/endpoint"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -59,4 +60,28 @@ func TestARefusalBeforeTheRequestIsNotAboutTheDisk(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A list with an address that cannot be used is asked for again by each call. It is no fault of a request, and no connection is left
+// of it (the simulation would not end).
+func TestAListWithABadAddressLeavesNothing(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{})
+		bad := true
+		c := open(t, folder, func(cfg *yandex.Config) {
+			cfg.Around = func(ctx context.Context, method string, ask, answer any, conn *grpc.ClientConn, send grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				err := send(ctx, method, ask, answer, conn, opts...)
+				if list, is := answer.(*endpoint.ListApiEndpointsResponse); is && bad {
+					list.Endpoints[3].Address = "%zz"
+				}
+				return err
+			}
+		})
+		for range 20 { // the addresses are opened in any order
+			_, err := c.CreateVolume(t.Context(), request("a"))
+			want(t, err, fault.Unavailable)
+		}
+		bad = false
+		volume(t, c, "a")
+	})
 }

@@ -57,8 +57,10 @@ func newConnections(cfg Config, conn grpc.ClientConnInterface) (*connections, er
 		cs.dialing = append(cs.dialing, grpc.WithContextDialer(cfg.Dial))
 	}
 	var err error
-	cs.home, err = cs.open(addressOf(cfg.Endpoint))
-	return cs, err
+	if cs.home, err = cs.open(addressOf(cfg.Endpoint)); err != nil {
+		return nil, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
+	}
+	return cs, nil
 }
 
 // open prepares the connection to an address; the first request establishes it.
@@ -66,11 +68,7 @@ func (cs *connections) open(address string) (*grpc.ClientConn, error) {
 	if cs.inMemory {
 		address = "passthrough:///" + address
 	}
-	conn, err := grpc.NewClient(address, cs.dialing...)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
-	}
-	return conn, nil
+	return grpc.NewClient(address, cs.dialing...)
 }
 
 // to returns the connection for a method.
@@ -116,27 +114,35 @@ func (cs *connections) read(ctx context.Context) (of map[string]*grpc.ClientConn
 	}
 	of = map[string]*grpc.ClientConn{}
 	for _, id := range services {
-		switch address := at[id]; {
-		case address == "":
-		case cs.plaintext && !cs.inMemory && !onThisMachine(address):
-			return nil, fmt.Errorf("the endpoint says that %s is at %s, where the credentials would be readable on the way; use https://: %w",
+		address := at[id]
+		if address == "" {
+			continue
+		}
+		if cs.plaintext && !cs.inMemory && !onThisMachine(address) {
+			err = fmt.Errorf("the endpoint says that %s is at %s, where the credentials would be readable on the way; use https://: %w",
 				id, address, fault.Denied)
-		default:
-			if of[id], err = cs.open(address); err != nil {
-				return nil, err
-			}
+		} else if conn, failed := cs.open(address); failed != nil {
+			err = fmt.Errorf("the endpoint says that %s is at %.80q: %w: %w", id, address, fault.Unavailable, failed)
+		} else {
+			of[id] = conn
+		}
+		if err != nil { // the next call reads the list again
+			return nil, errors.Join(err, closeAll(of))
 		}
 	}
 	return of, nil
 }
 
-// close closes all connections. Requests must have ended.
-func (cs *connections) close() error {
-	err := cs.home.Close()
-	for _, conn := range cs.of {
+func closeAll(of map[string]*grpc.ClientConn) (err error) {
+	for _, conn := range of {
 		err = errors.Join(err, conn.Close())
 	}
 	return err
+}
+
+// close closes all connections. Requests must have ended.
+func (cs *connections) close() error {
+	return errors.Join(cs.home.Close(), closeAll(cs.of))
 }
 
 // transportOf is how connections to an endpoint are protected: TLS, or not at all for http://, which is for
