@@ -25,8 +25,9 @@ const (
 	freshOperation = 10 * time.Second
 	// maxInterval is the maximum time between two reads of an operation, whatever the cloud asks for.
 	maxInterval = 10 * time.Second
-	// The list of an object's operations goes back two weeks, newest first, and each entry contains the whole object. A running
-	// operation is not older than recentOperation.
+	// The list of an object's operations goes back two weeks, newest first, and each entry contains the whole object. After the first
+	// page only pages with operations younger than recentOperation are read. A relocation may be older, but it is on the first page,
+	// because the disk has no other operations meanwhile. A snapshot may be older too, and changes nothing of its disk.
 	operationsPerPage, maxOperationPages = 50, 20
 	recentOperation                      = time.Hour
 	// trackPriority is the priority of reads of operations: a detach may wait until the operation before it on the instance has
