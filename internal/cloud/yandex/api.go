@@ -228,10 +228,12 @@ func (a *channel) send(ctx context.Context, r request, token string) error {
 		return fmt.Errorf("%w: no connection to the API: %w", fault.Unavailable, unwrapped(err))
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", without, context.Cause(ctx))
-	case strings.HasPrefix(status.Convert(err).Message(), textTooLarge): // the client's own words, of no quota
-		return fmt.Errorf("%w: the answer cannot be read: %w", without, unwrapped(err))
 	}
-	return newAnswer(status.Convert(err), header, r.secret(token))
+	said := newAnswer(status.Convert(err), header, r.secret(token))
+	if text := status.Convert(err).Message(); strings.HasPrefix(text, textTooLarge) || strings.HasPrefix(text, textPage) { // the client's own
+		return fmt.Errorf("%w: the answer cannot be read: %s", without, said.words)
+	}
+	return said
 }
 
 // unwrapped hides the gRPC status of an error of the client, so that it does not count as the cloud's.

@@ -24,8 +24,10 @@ const (
 	textSlots = "attached disks"
 	// textAttached: FailedPrecondition, the disk must be detached or its instance stopped.
 	textAttached = "attached to"
-	// textTooLarge begins the message of the gRPC client for an answer longer than maxAnswer. It has the code of a quota.
+	// textTooLarge and textPage begin messages of the gRPC client: for an answer longer than maxAnswer, with the code of a quota, and for
+	// a page of a gateway, with the code for its HTTP status.
 	textTooLarge = "grpc: received message "
+	textPage     = "unexpected HTTP status code received from server: "
 )
 
 // codeThrottled is the code in the metrics of a request that the API's own budget has no room for, as on the other clouds.
