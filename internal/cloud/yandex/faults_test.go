@@ -116,6 +116,8 @@ func TestABootingInstanceIsADelay(t *testing.T) {
 		must(t, err)
 		folder.SetStatus(machine1, "UPDATING")
 		want(t, c.Detach(t.Context(), vol.ID, node1), fault.Unavailable, "the instance is UPDATING")
+		folder.SetStatus(machine1, "ERROR")
+		want(t, c.Detach(t.Context(), vol.ID, node1), fault.Unavailable, "the instance is ERROR; stop it")
 		folder.SetStatus(machine1, "RUNNING")
 		must(t, c.Detach(t.Context(), vol.ID, node1))
 		at(t, folder, vol.ID, "")

@@ -90,6 +90,8 @@ func (r requests) Machine(ctx context.Context, id cloud.NodeID) (*block.Machine,
 	m := &block.Machine{Zone: instance.GetZoneId(), Used: len(instance.GetSecondaryDisks()), Disks: map[cloud.VolumeID]block.Disk{}}
 	switch status := instance.GetStatus(); status {
 	case compute.Instance_RUNNING, compute.Instance_STOPPED, compute.Instance_STATUS_UNSPECIFIED:
+	case compute.Instance_ERROR, compute.Instance_CRASHED:
+		m.Hindered = fmt.Errorf("the instance is %s; stop it in the console, or delete it: %w", status, fault.Unavailable)
 	default:
 		m.Hindered = fmt.Errorf("the instance is %s: %w", status, fault.Unavailable)
 	}
