@@ -27,7 +27,7 @@ const (
 	maxInterval = 10 * time.Second
 	// The list of an object's operations goes back two weeks, newest first, and each entry contains the whole object. After the first
 	// page only pages with operations younger than recentOperation are read. A relocation may be older, but it is on the first page,
-	// because the disk has no other operations meanwhile. A snapshot may be older too, and changes nothing of its disk.
+	// because the disk has no other operations meanwhile.
 	operationsPerPage, maxOperationPages = 50, 20
 	recentOperation                      = time.Hour
 	// trackPriority is the priority of reads of operations: a detach may wait until the operation before it on the instance has
@@ -108,7 +108,7 @@ func (t tracker) Running(ctx context.Context, object string) ([]ops.Operation, e
 		}
 		recent := false
 		for _, op := range page {
-			if !op.GetDone() {
+			if !op.GetDone() && !ofSnapshot(op, object) {
 				running = append(running, ops.Operation{Object: object, ID: op.GetId()})
 			}
 			recent = time.Since(op.GetCreatedAt().AsTime()) < recentOperation
@@ -118,6 +118,11 @@ func (t tracker) Running(ctx context.Context, object string) ([]ops.Operation, e
 		}
 	}
 	return running, nil
+}
+
+// ofSnapshot reports whether an operation of a disk makes a snapshot of it. That may take hours, and changes nothing of the disk.
+func ofSnapshot(op *operation.Operation, object string) bool {
+	return strings.HasPrefix(object, prefixDisk) && op.GetMetadata().MessageIs((*compute.CreateSnapshotMetadata)(nil))
 }
 
 func (t tracker) list(ctx context.Context, object, token string) ([]*operation.Operation, string, error) {
