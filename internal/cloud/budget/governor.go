@@ -76,18 +76,17 @@ func New(cfg Config) *Governor {
 	return g
 }
 
-// Acquire waits until a request may be sent. If the context ends first, the error is fault.Unavailable and ErrNotSent, wraps the
+// Acquire waits until a request may be sent. If the context ends meanwhile, the error is fault.Unavailable and ErrNotSent, wraps the
 // context's error and has the message of the last refusal.
 func (g *Governor) Acquire(ctx context.Context, p Priority) error {
 	if p = p.known(); p == Default {
 		p = Write
 	}
 	t := &ticket{priority: p, arrived: time.Now(), granted: make(chan struct{})}
-	g.mu.Lock()
-	if ctx.Err() != nil {
-		defer g.mu.Unlock()
-		return g.refuse(ctx)
+	if ctx.Err() != nil { // not because of the budget
+		return fmt.Errorf("nothing was sent: %w: %w", fault.Unavailable, ctx.Err())
 	}
+	g.mu.Lock()
 	g.waiting = append(g.waiting, t)
 	g.grant()
 	g.mu.Unlock()

@@ -377,8 +377,8 @@ func TestAContextThatEndsGetsTheCloudsWords(t *testing.T) {
 			!strings.Contains(err.Error(), "API rate limit exceeded.") || !strings.Contains(err.Error(), "lists") {
 			t.Errorf("Acquire = %v, want unavailable, the deadline, and the cloud's words", err)
 		}
-		if err := g.Acquire(ctx, budget.Detach); fault.Of(err) != fault.Unavailable {
-			t.Errorf("Acquire after the end = %v, want unavailable", err)
+		if err := g.Acquire(ctx, budget.Detach); fault.Of(err) != fault.Unavailable || strings.Contains(err.Error(), "budget") {
+			t.Errorf("Acquire after the end = %v, want unavailable, and not for the budget", err)
 		}
 	})
 }
