@@ -211,9 +211,10 @@ func (a *channel) send(ctx context.Context, r request, token string) error {
 	began := time.Now()
 	err = conn.Invoke(context.WithValue(going, departedKey{}, depart), r.method, r.args, r.reply,
 		append(slices.Clone(r.opts), grpc.Header(&header), grpc.MaxCallRecvMsgSize(maxAnswer))...)
-	code := status.Code(err).String()
+	said := newAnswer(status.Convert(err), header, r.secret(token))
+	code := said.code.String()
 	counted := code
-	if newAnswer(status.Convert(err), header, r.secret(token)).throttled() {
+	if said.throttled() {
 		counted = codeThrottled
 	}
 	a.metrics.Requested(route(r.method), "grpc", counted)
@@ -229,8 +230,7 @@ func (a *channel) send(ctx context.Context, r request, token string) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", without, context.Cause(ctx))
 	}
-	said := newAnswer(status.Convert(err), header, r.secret(token))
-	if text := status.Convert(err).Message(); strings.HasPrefix(text, textTooLarge) || strings.HasPrefix(text, textPage) { // the client's own
+	if ofClient(status.Convert(err)) {
 		return fmt.Errorf("%w: the answer cannot be read: %s", without, said.words)
 	}
 	return said

@@ -24,15 +24,15 @@ const (
 	textSlots = "attached disks"
 	// textAttached: FailedPrecondition, the disk must be detached or its instance stopped.
 	textAttached = "attached to"
-	// textTooLarge and textPage begin messages of the gRPC client: for an answer longer than maxAnswer, with the code of a quota, and for
-	// a page of a gateway, with the code for its HTTP status.
-	textTooLarge = "grpc: received message "
-	textPage     = "unexpected HTTP status code received from server: "
 )
 
 // codeThrottled is the code in the metrics of a request that the API's own budget has no room for, as on the other clouds.
 // ResourceExhausted is also a quota's, and the alert CloudblockAPIThrottled is not about these.
 const codeThrottled = "429"
+
+// textsOfClient begin the messages of the gRPC client about an answer that it cannot read, such as a page of a gateway. Their codes are
+// those of refusals.
+var textsOfClient = []string{"grpc: ", "stream terminated by ", "unexpected HTTP status code received from server: "}
 
 // textsThrottled are the texts of ResourceExhausted when the API's own budget is used up.
 var textsThrottled = []string{"rate limit", "rate quota", "too many requests", "requests per"}
@@ -130,6 +130,11 @@ func (a *answer) vague() bool {
 // throttled reports whether the cloud refused because the API's own budget is used up.
 func (a *answer) throttled() bool {
 	return a.code == codes.ResourceExhausted && slices.ContainsFunc(textsThrottled, a.says)
+}
+
+// ofClient reports whether a status is from the gRPC client and not from the cloud.
+func ofClient(s *status.Status) bool {
+	return slices.ContainsFunc(textsOfClient, func(text string) bool { return strings.HasPrefix(s.Message(), text) })
 }
 
 // answerOf returns the cloud's answer in an error, or nil.

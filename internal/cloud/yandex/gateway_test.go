@@ -1,6 +1,7 @@
 package yandex_test
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -8,6 +9,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -60,4 +65,34 @@ func TestAPageOfAGatewayIsNoAnswerOfTheCloud(t *testing.T) {
 	}
 	page.Store(0)
 	must(t, c.DeleteVolume(t.Context(), vol.ID))
+}
+
+// What the client itself says of an answer that it could not read has the codes of refusals. A write with such an answer may have been
+// carried out.
+func TestTheClientsOwnWordsRefuseNothing(t *testing.T) {
+	for words, code := range map[string]codes.Code{
+		"stream terminated by RST_STREAM with error code: ENHANCE_YOUR_CALM":   codes.ResourceExhausted,
+		"stream terminated by RST_STREAM with error code: INADEQUATE_SECURITY": codes.PermissionDenied,
+		"grpc: message after decompression larger than max (5 vs. 4)":          codes.ResourceExhausted,
+		`grpc: Decompressor is not installed for grpc-encoding "br"`:           codes.Unimplemented,
+	} {
+		folder := start(t, emulator.Options{})
+		lost := true
+		c := open(t, folder, func(cfg *yandex.Config) {
+			cfg.Around = func(ctx context.Context, method string, ask, answer any, conn *grpc.ClientConn, send grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				err := send(ctx, method, ask, answer, conn, opts...)
+				if lost && strings.HasSuffix(method, "/Create") {
+					return status.Error(code, words)
+				}
+				return err
+			}
+		})
+		_, err := c.CreateVolume(t.Context(), request("a"))
+		want(t, err, fault.Uncertain, words)
+		left(t, folder, 1)
+		lost = false
+		_, err = stack(c).CreateVolume(t.Context(), request("a"))
+		must(t, err)
+		left(t, folder, 1)
+	}
 }
