@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,9 +26,9 @@ const (
 	freshOperation = 10 * time.Second
 	// maxInterval is the maximum time between two reads of an operation, whatever the cloud asks for.
 	maxInterval = 10 * time.Second
-	// The list of an object's operations goes back two weeks, newest first, and each entry contains the whole object. After the first
-	// page only pages with operations younger than recentOperation are read. A relocation may be older, but it is on the first page,
-	// because the disk has no other operations meanwhile.
+	// The list of an object's operations goes back two weeks, and each entry contains the whole object. Its order is not documented. If
+	// it is newest first, no page is read after one with an operation older than recentOperation. A relocation may be older, but it is on
+	// the first page, because the disk has no other operations meanwhile.
 	operationsPerPage, maxOperationPages = 50, 20
 	recentOperation                      = time.Hour
 	// trackPriority is the priority of reads of operations: a detach may wait until the operation before it on the instance has
@@ -106,18 +107,23 @@ func (t tracker) Running(ctx context.Context, object string) ([]ops.Operation, e
 		if err != nil {
 			return nil, wrap(err, "read the operations of %s", object)
 		}
-		recent := false
 		for _, op := range page {
 			if !op.GetDone() && !ofSnapshot(op, object) {
 				running = append(running, ops.Operation{Object: object, ID: op.GetId()})
 			}
-			recent = time.Since(op.GetCreatedAt().AsTime()) < recentOperation
 		}
-		if token = next; token == "" || !recent {
+		if token = next; token == "" || onlyOlder(page) {
 			break
 		}
 	}
 	return running, nil
+}
+
+// onlyOlder reports whether the pages behind a page have only operations that began long ago.
+func onlyOlder(page []*operation.Operation) bool {
+	began := func(op *operation.Operation) time.Time { return op.GetCreatedAt().AsTime() }
+	newestFirst := slices.IsSortedFunc(page, func(a, b *operation.Operation) int { return began(b).Compare(began(a)) })
+	return newestFirst && (len(page) == 0 || time.Since(began(page[len(page)-1])) >= recentOperation)
 }
 
 // ofSnapshot reports whether an operation of a disk makes a snapshot of it. That may take hours, and changes nothing of the disk.
