@@ -322,7 +322,7 @@ func (t *tokens) ask(ctx context.Context, secret string) (Token, error) {
 	case err == nil:
 		return token, nil
 	case a != nil && (a.code == codes.InvalidArgument || a.code == codes.NotFound || a.code == codes.FailedPrecondition):
-		return Token{}, fmt.Errorf("the authorized key is not accepted; was it deleted, or its account?: %w: %s", fault.Denied, a)
+		return Token{}, fmt.Errorf("the authorized key is not accepted; was it deleted, or its account?: %w: %s", fault.Denied, a.Error())
 	default:
 		return Token{}, before(err, "exchange the authorized key for a token")
 	}

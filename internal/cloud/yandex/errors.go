@@ -161,7 +161,7 @@ func before(err error, format string, args ...any) error {
 	if kind != fault.Denied {
 		kind = fault.Unavailable
 	}
-	return fmt.Errorf("%s: %w: %s", fmt.Sprintf(format, args...), kind, a)
+	return fmt.Errorf("%s: %w: %s", fmt.Sprintf(format, args...), kind, a.Error())
 }
 
 // wrap prefixes an error with what was attempted; nil stays nil.
