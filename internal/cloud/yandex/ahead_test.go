@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/endpoint"
 	"google.golang.org/grpc"
@@ -83,5 +84,35 @@ func TestAListWithABadAddressLeavesNothing(t *testing.T) {
 		}
 		bad = false
 		volume(t, c, "a")
+	})
+}
+
+// While a token is still valid, a service of tokens that hangs delays requests for two seconds and no longer.
+func TestATokenThatCannotBeRenewed(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{})
+		began, asked := time.Now(), 0
+		c := open(t, folder, func(cfg *yandex.Config) {
+			cfg.Token = func() (string, error) { return "", nil }
+			cfg.MachineToken = func(ctx context.Context) (yandex.Token, error) {
+				if asked++; asked > 1 {
+					<-ctx.Done()
+					return yandex.Token{}, ctx.Err()
+				}
+				return yandex.Token{Text: folder.Token, Expires: began.Add(time.Hour)}, nil
+			}
+		})
+		vol := volume(t, c, "a")
+		time.Sleep(50 * time.Minute)
+		for range 3 {
+			began = time.Now()
+			_, err := c.GetVolume(t.Context(), vol.ID)
+			if waited := time.Since(began); err != nil || waited > 3*time.Second {
+				t.Errorf("GetVolume = %v after %s", err, waited)
+			}
+		}
+		if asked != 2 {
+			t.Errorf("asked %d times for a token, want once again", asked)
+		}
 	})
 }

@@ -187,8 +187,8 @@ type Token struct {
 const (
 	// maxSecret is far longer than any token or authorized key.
 	maxSecret = 16 << 10
-	// exchangeTimeout is the time limit for getting a token.
-	exchangeTimeout = 20 * time.Second
+	// exchangeTimeout is the time limit for getting a token, renewTimeout while the old one is still valid: all requests wait for it.
+	exchangeTimeout, renewTimeout = 20 * time.Second, 2 * time.Second
 	// maxUsed is how long a token is used at most, so that changed rights of its account take effect.
 	maxUsed = time.Hour
 	// pauseAfterFailure is the time between two attempts to get a new token while the old one is still valid.
@@ -280,7 +280,11 @@ func (t *tokens) get(ctx context.Context, not string) (string, error) {
 	if usable && time.Now().Before(t.renew) {
 		return t.current.Text, nil
 	}
-	fresh, err := t.ask(ctx, secret)
+	limit := exchangeTimeout
+	if usable {
+		limit = renewTimeout
+	}
+	fresh, err := t.ask(ctx, secret, limit)
 	if err != nil {
 		if usable {
 			t.renew = time.Now().Add(pauseAfterFailure)
@@ -296,8 +300,8 @@ func (t *tokens) get(ctx context.Context, not string) (string, error) {
 }
 
 // ask gets a new token. It ends with its call; the next call tries again.
-func (t *tokens) ask(ctx context.Context, secret string) (Token, error) {
-	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
+func (t *tokens) ask(ctx context.Context, secret string, limit time.Duration) (Token, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if secret == "" {
 		token, err := t.machine(ctx)

@@ -47,6 +47,7 @@ func newConnections(cfg Config, conn grpc.ClientConnInterface) (*connections, er
 		plaintext: strings.HasPrefix(cfg.Endpoint, "http://"),
 		dialing: []grpc.DialOption{
 			transportOf(cfg), grpc.WithStatsHandler(departures{}), grpc.WithUserAgent(cfg.UserAgent),
+			grpc.WithDisableServiceConfig(), // a record of the DNS could switch repeats on
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: answerPing, Timeout: answerPing}),
 		},
 	}
