@@ -11,8 +11,9 @@ var leftOut = map[string]string{
 	"-n cloudblock-linode logs POD -c node --previous":                                         "no container of the driver has crashed",
 	"apply --server-side -k https://github.com/kubernetes-csi/external-snapshotter/...":        "it needs the network; make cluster applies the same files from the pinned module",
 	"apply -f https://raw.githubusercontent.com/kubernetes-csi/external-snapshot-metadata/...": "it needs the network; make cluster applies the same file from the pinned module",
-	"apply -f -": "its input is what the command before it prints",
-	"apply -f":   "a sentence about what takes a file, which it does not name",
+	"apply -f -":                  "its input is what the command before it prints",
+	"apply --dry-run=server -f -": "the same",
+	"apply -f":                    "a sentence about what takes a file, which it does not name",
 	"taint nodes NODE node.kubernetes.io/out-of-service-": "no node has the taint",
 	podsOfLocal: "the pods of this driver run in the cluster of local only",
 }
