@@ -5,6 +5,7 @@ package node_test
 import (
 	"crypto/rand"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -58,6 +59,23 @@ func TestCopyOfAVolumeThatWasNeverFormatted(t *testing.T) {
 			w.context = names.EncodeVolumeContext(driver.VolumeContext{Content: driver.ContentCopy, Size: sizeFor("ext4")})
 			w.refused(t, "stage of a copy with content", func() error { return w.stage(t.Context()) }, codes.FailedPrecondition, "")
 			w.gone()
+		})
+	}
+}
+
+// F1: on a cloud, nothing but its content says whether a volume was used that a PersistentVolume written by hand brings, and what was
+// written may be where the gate does not look.
+func TestExistingVolumeOfACloudIsNeverFormatted(t *testing.T) {
+	t.Parallel()
+	for _, fs := range filesystems {
+		t.Run(fs, func(t *testing.T) {
+			m := newCloudMachine(t, newDir(t))
+			v := m.attach("v1", fs, sizeFor(fs))
+			v.context = names.EncodeVolumeContext(driver.VolumeContext{DeviceName: m.diskName(v)})
+			v.refused(t, "stage of an existing volume that reads as zeros", func() error { return v.stage(t.Context()) }, codes.FailedPrecondition, "never formatted")
+			sh(t, "mkfs."+fs, "-q", filepath.Join(m.dir, "by-id", m.diskName(v)))
+			v.ok(v.stage, v.publish)
+			v.goneButForTheDisk()
 		})
 	}
 }

@@ -263,7 +263,7 @@ func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u us
 		MkfsOptions:   u.context.MkfsOptions,
 		Size:          u.context.Size,
 		Forbidden:     u.readOnly || u.context.NeverFormat != "",
-		HasContent:    u.context.Content == driver.ContentCopy,
+		HasContent:    s.mayHaveContent(u.context.Content),
 		BlankCreated:  u.context.Content == driver.ContentBlank,
 		FormatNonZero: u.context.FormatNonZero,
 		History:       history,
@@ -287,13 +287,19 @@ func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u us
 	if err := s.formats.End(u.volume); err != nil {
 		return false, err
 	}
-	if u.context.LUKS && req.HasContent {
+	if u.context.LUKS && u.context.Content == driver.ContentCopy {
 		if err := format.CheckOwnHeader(dev); err != nil {
 			return false, err
 		}
 	}
 	// The call may have ended, and kubelet may no longer want the pod.
 	return made, call.Err()
+}
+
+// mayHaveContent reports whether a volume may have been in use before: a copy, or one that a PersistentVolume written by hand brings.
+// Volumes of a vendor's driver have the same attributes as the latter, and are formatted at their first use.
+func (s *Server) mayHaveContent(content string) bool {
+	return content == driver.ContentCopy || content == driver.ContentUnknown && s.names.Vendor == nil
 }
 
 // prepareRaw checks the disk of a raw block volume without encryption and records that it is its user's.

@@ -31,8 +31,8 @@ type Request struct {
 	Size int64
 	// Forbidden: the device is never formatted, because the use is read-only or the volume's attributes forbid it.
 	Forbidden bool
-	// HasContent is set for a volume made from a snapshot or another volume. It is formatted only where
-	// History proves that the copy is blank too.
+	// HasContent is set for a volume made from a snapshot or another volume, and for one that this driver did not create. It is
+	// formatted only where History proves that it is blank.
 	HasContent bool
 	// BlankCreated is set when this driver created the volume blank.
 	BlankCreated bool
@@ -240,7 +240,7 @@ func gate(ctx context.Context, x host.Exclusive, size int64, req Request) error 
 		return fmt.Errorf("%w: there is no %s on it, and a read-only volume, or one whose attributes forbid it, is never formatted",
 			fault.FormatForbidden, req.Filesystem)
 	case req.HasContent && req.History == HistoryUnknown:
-		return fmt.Errorf("%w: there is no %s on it, and a volume made from a snapshot or another volume is never formatted",
+		return fmt.Errorf("%w: there is no %s on it, and a volume made from a snapshot or another volume, or not created by this driver, is never formatted",
 			fault.FormatForbidden, req.Filesystem)
 	}
 	for _, e := range ProbeExtents(size) { // one after the other, 170 reads of a disk in the network take 100 ms and more
