@@ -230,7 +230,7 @@ func (c *Client) read(resp *http.Response, r Request, token string, into any) er
 	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); {
 	case resp.StatusCode >= 300 || resp.StatusCode < 200:
 		answer, ok := c.answerOf(resp, token)
-		if !ok && answer.Refused() {
+		if !ok && (answer.Refused() || answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden) {
 			return fmt.Errorf("an answer with status %d that is not the cloud's: %q", answer.Status, answer.Words)
 		}
 		return answer

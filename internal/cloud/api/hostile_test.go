@@ -187,6 +187,31 @@ func TestOnlyA404OfTheCloudIsNotFound(t *testing.T) {
 	}
 }
 
+// Only the cloud can tell that the token or a quota is the reason: a proxy's 401 or 403 blames neither.
+func TestOnlyTheCloudDeniesAccess(t *testing.T) {
+	for name, tc := range map[string]struct {
+		base        http.RoundTripper
+		read, write fault.Kind
+	}{
+		"a refusal":               {answers(403, "application/json", `{"id":"Forbidden","message":"no"}`), fault.Denied, fault.Denied},
+		"a proxy's 401":           {answers(401, "text/html", "<html>"), fault.Unavailable, fault.Uncertain},
+		"a proxy's 403":           {answers(403, "text/html", "<html>limit"), fault.Unavailable, fault.Uncertain},
+		"a gateway's 403 in JSON": {answers(403, "application/json", `{"message":"no consumer","request_id":"r"}`), fault.Unavailable, fault.Uncertain},
+	} {
+		c := client(tc.base)
+		c.Kind = func(*api.Answer) fault.Kind { return fault.Denied }
+		err := c.Do(t.Context(), api.Request{Method: http.MethodGet, Path: "/it"}, nil)
+		if fault.Of(err) != tc.read {
+			t.Errorf("%s: a read ends with %v, want %q", name, err, tc.read)
+		}
+		w := ops.NewWrite(t.Context(), budget.Write)
+		err = c.Do(t.Context(), api.Request{Method: http.MethodDelete, Path: "/it", Write: w, NoContent: true}, nil)
+		if fault.Of(err) != tc.write {
+			t.Errorf("%s: a write ends with %v, want %q", name, err, tc.write)
+		}
+	}
+}
+
 // A 429 is about the budget where the cloud has no other meaning of it.
 func TestWithoutThrottledEach429IsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
