@@ -146,7 +146,7 @@ type client struct{ *api.Client }
 // Do sends a request.
 func (c client) Do(ctx context.Context, r api.Request, into any) error {
 	err := c.Client.Do(ctx, r, into)
-	if a := api.AnswerOf(err); a == nil || a.Status != http.StatusForbidden || fault.Of(err) != fault.Denied {
+	if !lacksScope(err) {
 		return err
 	}
 	return fmt.Errorf("%w (it needs the scope %s)", err, scopeOf(r))

@@ -103,7 +103,7 @@ func (c *Cloud) create(ctx context.Context, doing string, body godo.VolumeCreate
 
 // mayDropTags reports whether a refusal may be only about the cluster's tag.
 func (c *Cloud) mayDropTags(err error, words []string) bool {
-	if fault.Of(err) != fault.Denied || len(words) != 1 || !strings.HasPrefix(words[0], tags.Cluster) {
+	if !lacksScope(err) || len(words) != 1 || !strings.HasPrefix(words[0], tags.Cluster) {
 		return false
 	}
 	c.tagless.Do(func() {
@@ -114,10 +114,16 @@ func (c *Cloud) mayDropTags(err error, words []string) bool {
 
 // tagsRefused adds to a refusal which scope the tags need.
 func tagsRefused(err error, words []string) error {
-	if fault.Of(err) == fault.Denied && len(words) > 0 {
+	if lacksScope(err) && len(words) > 0 {
 		return fmt.Errorf("%w, and for the tags %s the scope tag:create", err, strings.Join(words, ", "))
 	}
 	return err
+}
+
+// lacksScope reports whether the token lacks a scope, as opposed to one that the cloud does not know.
+func lacksScope(err error) bool {
+	a := api.AnswerOf(err)
+	return a != nil && a.Status == http.StatusForbidden && fault.Of(err) == fault.Denied
 }
 
 // createOnce sends one create. Its Name contains everything in which two creates of one volume can differ.

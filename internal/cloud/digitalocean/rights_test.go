@@ -17,6 +17,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 )
 
 // documented reads the table of scopes in docs/backends: what each is needed for, by scope, and its routes.
@@ -206,6 +207,30 @@ func TestTagsThatTheTokenMayNotWrite(t *testing.T) {
 	want(t, err, fault.Denied, "tag:create", "team:a")
 	if n := len(account.Volumes()); n != 1 {
 		t.Errorf("%d volumes, want 1", n)
+	}
+}
+
+// A token that the cloud does not know, as between two that replace each other, is no reason to leave out the cluster's tag.
+func TestATokenThatIsNotKnownCostsNoTag(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := open(t, account)
+	of := volume(t, c, "a").ID
+	account.Arm(emulator.Fault{Method: "POST", Times: 2, Effect: faults.Effect{Status: http.StatusUnauthorized}})
+	for name, create := range map[string]func() error{
+		"volume": func() error { _, err := c.CreateVolume(t.Context(), request("b")); return err },
+		"snapshot": func() error {
+			_, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: of})
+			return err
+		},
+	} {
+		err := create()
+		want(t, err, fault.Denied, "Unable to authenticate you")
+		if err != nil && strings.Contains(err.Error(), "scope") {
+			t.Errorf("%s: %v names a scope", name, err)
+		}
+	}
+	if volumes, snapshots := account.Volumes(), account.Snapshots(); len(volumes) != 1 || len(snapshots) > 0 {
+		t.Errorf("there are %+v and %+v, want one volume", volumes, snapshots)
 	}
 }
 
