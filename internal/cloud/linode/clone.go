@@ -69,7 +69,8 @@ func (c *Cloud) source(ctx context.Context, p copying) (*volume, error) {
 		n, _ = snapshotNumber(req.Source.Snapshot)
 	}
 	v, err := c.findVolume(ctx, n, budget.Read)
-	if err == nil && !gone(v) && changing(v) {
+	// An attach is not waited for: a copy needs no device, and a Linode that is off may have none for hours.
+	if err == nil && !gone(v) && pending(v) {
 		v, err = c.settled(ctx, n)
 	}
 	switch {

@@ -198,3 +198,25 @@ func TestGrowthShowsOnTheMachineWithTheNextAttach(t *testing.T) {
 	_, err = c.ExpandVolume(t.Context(), id, 30*cloud.GiB)
 	want(t, err, fault.Exhausted, "Account limit reached.")
 }
+
+// A copy waits for no device of its source: a Linode that is off, or an attach that has failed, may never show one.
+func TestACopyWaitsForNoDeviceOfItsSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{Rules: emulator.Rules{FailedAttachStays: true}})
+		c := stack(open(t, account, keepClones))
+		source := volume(t, c, "source")
+		post(account, attachRoute, faults.Effect{Errored: true})
+		_, err := c.Attach(t.Context(), source.ID, node1)
+		want(t, err, fault.Unavailable)
+		at(t, account, source.ID, linode1)
+		began := time.Now()
+		snapshot(t, c, "s", source.ID)
+		_, err = c.CreateVolume(t.Context(), copyOf("copy", source.ID))
+		must(t, err)
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("two copies took %s", took)
+		}
+		_, err = c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "d", Volume: source.ID, Parameters: detached})
+		want(t, err, fault.Precondition, "attached")
+	})
+}

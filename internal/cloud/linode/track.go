@@ -207,8 +207,11 @@ func gone(v *volume) bool {
 
 // changing reports whether a volume's state shows a running operation.
 func changing(v *volume) bool {
-	return v.Status == statusCreating || v.Status == statusResizing || linodeOf(v) != 0 && !v.IOReady
+	return pending(v) || linodeOf(v) != 0 && !v.IOReady
 }
+
+// pending reports whether a volume is being created or grown.
+func pending(v *volume) bool { return v.Status == statusCreating || v.Status == statusResizing }
 
 // linodeOf returns the Linode to which a volume is attached or about to be; 0: none.
 func linodeOf(v *volume) int {
