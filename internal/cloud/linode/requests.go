@@ -150,8 +150,13 @@ func (r requests) Machine(ctx context.Context, node cloud.NodeID) (*block.Machin
 		return c.sdk.ListInstanceDisks(ctx, id, opts)
 	}}, 1, perPage)
 	m := &block.Machine{Zone: l.Region, Used: len(volumes) + len(disks), Slots: slotsFor(l.Specs.Memory)}
-	if l.Status == linodego.InstanceOffline {
+	switch l.Status {
+	case linodego.InstanceRunning:
+	case linodego.InstanceOffline:
 		m.Hindered = fmt.Errorf("the Linode is powered off, and a volume can be attached to a running one only: %w", fault.Precondition)
+	default: // Busy would let Attach give up the persistence for a state that passes
+		m.Hindered = fmt.Errorf("the Linode is in the state %q, and a volume can be attached to a running one only; if that state does not end, "+
+			"look at the Linode in the Cloud Manager: %w", l.Status, fault.Unavailable)
 	}
 	return m, err
 }

@@ -248,6 +248,14 @@ func TestAnAttachSaysWhyItCannotBe(t *testing.T) {
 		_, err := c.Attach(t.Context(), vol.ID, cloud.NodeID(fmt.Sprint(node)))
 		want(t, err, fault.Precondition, words)
 	}
+	for _, state := range []string{"cloning", "restoring", "stopped", "billing_suspension"} {
+		account.ResetStats()
+		_, err := c.Attach(t.Context(), vol.ID, cloud.NodeID(fmt.Sprint(account.AddLinode(emulator.Linode{Status: state}))))
+		want(t, err, fault.Unavailable, state, "Cloud Manager")
+		if writes := account.Stats().Writes; writes != 1 {
+			t.Errorf("%d attaches to a Linode in the state %s were sent, want 1", writes, state)
+		}
+	}
 	_, err := c.Attach(t.Context(), vol.ID, "999")
 	want(t, err, fault.NotFound, "no such Linode")
 	_, err = c.Attach(t.Context(), "999", node1)
