@@ -12,6 +12,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 )
 
 // hollow answers questions below a path with an object that holds nothing, as a proxy on the way may.
@@ -52,6 +53,48 @@ func TestAnAnswerAboutNothingIsNone(t *testing.T) {
 			if kind := fault.Of(err); kind != fault.Unavailable && kind != fault.Uncertain {
 				t.Errorf("Attach = %v, want a kind that is repeated", err)
 			}
+		})
+	}
+}
+
+// edited replaces a text in the answers to reads below a path.
+type edited struct {
+	http.RoundTripper
+	path, from, to string
+}
+
+func (e edited) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := e.RoundTripper.RoundTrip(r)
+	if err != nil || r.Method != http.MethodGet || !strings.HasPrefix(r.URL.Path, e.path) {
+		return answer, err
+	}
+	text, err := io.ReadAll(answer.Body)
+	_ = answer.Body.Close()
+	answer.Body, answer.ContentLength = io.NopCloser(strings.NewReader(strings.ReplaceAll(string(text), e.from, e.to))), -1
+	return answer, err
+}
+
+// An attach that a droplet's state explains says so after one request.
+func TestAnAttachNamesTheStateOfTheDroplet(t *testing.T) {
+	for name, state := range map[string]edited{
+		"locked":  {from: `"locked":false`, to: `"locked":true`},
+		"archive": {from: `"status":"active"`, to: `"status":"archive"`},
+		"off":     {from: `"status":"active"`, to: `"status":"off"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			account := start(t, emulator.Options{})
+			id := volume(t, open(t, account), "a").ID
+			c := open(t, account, func(cfg *digitalocean.Config) {
+				state.RoundTripper, state.path = cfg.Transport, "/v2/droplets/"
+				cfg.Transport = state
+			})
+			account.Arm(emulator.Fault{Method: "POST", Body: `"attach"`, Times: 1, Effect: faults.Effect{Status: 422, Message: "the moon is full"}})
+			_, err := c.Attach(t.Context(), id, node1)
+			if strings.Contains(state.to, "off") { // which is no obstacle
+				must(t, err)
+				return
+			}
+			want(t, err, fault.Unavailable, "locked or archived", "the moon is full")
 		})
 	}
 }

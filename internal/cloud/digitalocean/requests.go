@@ -30,6 +30,9 @@ var traits = block.Traits{
 	},
 }
 
+// statusArchived is the status of a droplet that the SDK has no constant for.
+const statusArchived = "archive"
+
 // Attach attaches a volume to a droplet. The disk reports the volume's name, which is read before the droplet is locked.
 func (c *Cloud) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
 	if traits.VolumeID(id) && traits.MachineID(node) { // else it is refused at once
@@ -79,6 +82,10 @@ func (r requests) Machine(ctx context.Context, id cloud.NodeID) (*block.Machine,
 		return nil, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
 	}
 	m := &block.Machine{Used: len(d.VolumeIDs), Slots: profile.DigitalOcean.Slots}
+	if d.Locked || d.Status == statusArchived {
+		m.Hindered = fmt.Errorf("the droplet is locked or archived (status %q), and takes no changes; if that does not end, see the control panel or ask "+
+			"the cloud's support: %w", d.Status, fault.Unavailable)
+	}
 	if d.Region != nil {
 		m.Zone = d.Region.Slug
 	}
