@@ -231,8 +231,8 @@ func (c *Cloud) finish(ctx context.Context, id int, body newVolume) (*volume, er
 		return &same[0], nil
 	case fault.Of(err) != fault.Conflict || len(same) == 0:
 		return nil, fmt.Errorf("%w: %w", fault.Uncertain, err) // the copy is there
-	case same[0].ID == id:
-		return nil, err // another controller was quicker
+	case slices.ContainsFunc(same, func(v volume) bool { return v.ID == id }):
+		return nil, err // another controller was quicker; a volume that is being deleted may have the label too
 	}
 	return nil, c.TakeBack(ctx, volumeID(id), err)
 }

@@ -220,3 +220,28 @@ func TestACopyWaitsForNoDeviceOfItsSource(t *testing.T) {
 		want(t, err, fault.Precondition, "attached")
 	})
 }
+
+// A copy that another controller has finished meanwhile is not taken back, whatever else still has its label.
+func TestACopyThatAnotherControllerHasFinishedStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{})
+		c, other := open(t, account), open(t, account)
+		req := copyOf("copy", volume(t, c, "source").ID)
+		account.Arm(emulator.Fault{Method: "PUT", Times: 1, Effect: faults.Effect{Lost: faults.LostBefore}})
+		_, err := c.CreateVolume(t.Context(), req)
+		want(t, err, fault.Uncertain)
+		account.Arm(emulator.Fault{Method: "PUT", Times: 1, Effect: faults.Effect{Delay: clock.Fixed(10 * time.Second), Status: 400, ID: "label", Message: "is taken"}})
+		refused := make(chan error, 1)
+		go func() { _, err := c.CreateVolume(t.Context(), req); refused <- err }()
+		time.Sleep(5 * time.Second)
+		made, err := other.CreateVolume(t.Context(), req)
+		must(t, err)
+		gone, err := account.AddVolume(emulator.Volume{ID: 7, Label: "copy"}) // deleted before all of this
+		must(t, err)
+		account.SetStatus(gone, "deleting")
+		want(t, <-refused, fault.Conflict)
+		if v, found := account.Volume(number(t, made.ID)); !found || v.Label != "copy" {
+			t.Errorf("the copy that was returned is %+v, %v", v, found)
+		}
+	})
+}
