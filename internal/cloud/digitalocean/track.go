@@ -84,7 +84,7 @@ func outcomeOf(act action) ops.Outcome {
 // Running returns the running actions of a volume.
 //
 // The list has all actions of the volume, in an order that is not documented. A volume has one action at a time, so the newest page, which
-// is the first or the last, shows the running one.
+// is the first or the last, shows the running one. A page that is in no order counts too.
 func (t tracker) Running(ctx context.Context, object string) ([]ops.Operation, error) {
 	l := listOf[action]{
 		doing: "read the actions of " + object, key: "actions", priority: budget.Read,
@@ -94,7 +94,9 @@ func (t tracker) Running(ctx context.Context, object string) ([]ops.Operation, e
 	}
 	acts, m, err := readPage(ctx, l, 1, perPage)
 	if err == nil && !m.last && !newestFirst(acts) {
-		acts, _, err = readPage(ctx, l, (m.total+perPage-1)/perPage, perPage)
+		var last []action
+		last, _, err = readPage(ctx, l, (m.total+perPage-1)/perPage, perPage)
+		acts = append(acts, last...)
 	}
 	if api.NotFound(err) {
 		return nil, nil // there is no such volume
