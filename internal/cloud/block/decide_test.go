@@ -108,7 +108,7 @@ func TestWhatARefusalMeans(t *testing.T) {
 		"delete: nothing explains it":                 {remove(slow, at(), true, errOdd), fault.Busy},
 		"delete: it is free and nothing was sent":     {remove(quick, at(), false, nil), fault.Busy},
 		"delete: it is errAttached, nothing was sent": {remove(quick, at(there), false, nil), fault.VolumeInUse},
-		"delete: it is broken":                        {remove(quick, with(at(), hindered), true, errOdd), fault.Busy},
+		"delete: it is broken":                        {remove(quick, with(at(), hindered), true, errOdd), fault.VolumeDamaged.Explain(fault.Busy)},
 		"delete: its state forbids it":                {remove(quick, with(at(), func(v *Volume) { v.Hindered = fault.Precondition }), true, errOdd), fault.Precondition},
 		"delete: it is broken and nothing was sent":   {remove(quick, with(at(), hindered), true, nil), fault.Busy},
 		"delete: it is locked":                        {quick.decideDelete(remainder{vol: at(), locks: "cannot_delete"}, true, errOdd), fault.VolumeInUse},

@@ -97,6 +97,8 @@ func (b *Verbs) decideDelete(rest remainder, settled bool, refusal error) error 
 		return because(fmt.Errorf("it has the lock %s, which has to be removed first: %w", rest.locks, fault.VolumeInUse))
 	case refusal != nil && fault.Of(v.Hindered) == fault.Precondition:
 		return because(v.Hindered)
+	case refusal != nil && v.Hindered != nil && !v.busy(): // which may explain it, and need not last
+		return because(fmt.Errorf("%w: %w", fault.Busy, v.Hindered))
 	}
 	return because(fault.Busy) // what was in the way has ended
 }

@@ -154,6 +154,8 @@ func TestAVolumeThatIsBrokenTellsTheOperatorWhatToDo(t *testing.T) {
 	want(t, err, fault.Uncertain, string(vol.ID), "contact_support", "open a ticket", "when it is deleted")
 	_, err = c.ExpandVolume(t.Context(), vol.ID, vol.Size)
 	want(t, err, fault.Unavailable, string(vol.ID), "contact_support")
+	account.Arm(emulator.Fault{Method: "DELETE", Times: 5, Effect: faults.Effect{Status: 400, Message: "the moon is full"}})
+	want(t, open(t, account).DeleteVolume(t.Context(), vol.ID), fault.Unavailable, "contact_support", "open a ticket", "the moon is full")
 	must(t, c.DeleteVolume(t.Context(), vol.ID))
 	must(t, cloudtest.Repeat(func() error { _, err := c.CreateVolume(t.Context(), request("ab")); return err }))
 }
