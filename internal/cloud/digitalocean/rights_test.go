@@ -186,6 +186,16 @@ func TestCheckNamesEachScopeThatIsMissing(t *testing.T) {
 	}
 }
 
+// A proxy's 403 blames no scope of the token.
+func TestCheckBlamesNoScopeForAProxy(t *testing.T) {
+	c := open(t, start(t, emulator.Options{}), answering(byMethod("GET"), http.StatusForbidden, "text/html", "<html>forbidden"))
+	err := c.Check(t.Context())
+	want(t, err, fault.Unavailable, "not the cloud's", "forbidden")
+	if strings.Contains(err.Error(), "scope") {
+		t.Errorf("%v names a scope", err)
+	}
+}
+
 // P10: tags are optional unless a request has them; then the refusal names the missing scope.
 func TestTagsThatTheTokenMayNotWrite(t *testing.T) {
 	account := start(t, emulator.Options{})

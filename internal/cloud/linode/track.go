@@ -252,7 +252,7 @@ func (c *Cloud) idle(ctx context.Context, id int, p budget.Priority) (bool, erro
 
 // moving returns the volumes with a running attach or detach.
 func (c *Cloud) moving(ctx context.Context) (map[int]bool, error) {
-	// Only the API's filters by action and order are known to work for events of volumes. Running ones are among the newest.
+	// Only the API's filters by action and order are known to work for events of volumes. A running one is missed if 500 others began after it.
 	newest, _, err := readPage(ctx, listOf[linodego.Event]{
 		doing: "read the events of volumes", call: c.sdk.ListEvents, priority: trackPriority,
 		filter: map[string]any{
