@@ -74,6 +74,18 @@ func (e edited) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
+// A region that takes no new droplets still has volumes for those that it has.
+func TestARegionWithoutNewDropletsHasVolumes(t *testing.T) {
+	account := start(t, emulator.Options{})
+	c := open(t, account, func(cfg *digitalocean.Config) {
+		cfg.Transport = edited{cfg.Transport, "/v2/regions", `"available":true`, `"available":false`}
+	})
+	must(t, c.CheckRegion(t.Context()))
+	account.Arm(emulator.Fault{Method: "POST", Times: 1, Effect: faults.Effect{Status: 422, Message: "the moon is full"}})
+	_, err := c.CreateVolume(t.Context(), request("a"))
+	want(t, err, fault.InvalidArgument, "the moon is full")
+}
+
 // An attach that a droplet's state explains says so after one request.
 func TestAnAttachNamesTheStateOfTheDroplet(t *testing.T) {
 	for name, state := range map[string]edited{

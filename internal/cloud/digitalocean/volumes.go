@@ -114,7 +114,7 @@ func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 	return list, nil
 }
 
-// readRegions reads which regions have volumes.
+// readRegions reads which regions have volumes. Whether a region is available is about new droplets only.
 func (c *Cloud) readRegions(ctx context.Context, _ struct{}) (map[string]bool, error) {
 	list, err := pages(listOf[godo.Region]{doing: "read which regions have volumes", key: "regions", call: c.sdk.Regions.List}).All(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func (c *Cloud) readRegions(ctx context.Context, _ struct{}) (map[string]bool, e
 	}
 	all := map[string]bool{}
 	for _, r := range list {
-		all[r.Slug] = r.Available && slices.Contains(r.Features, "storage")
+		all[r.Slug] = slices.Contains(r.Features, "storage")
 	}
 	return all, nil
 }
