@@ -77,7 +77,7 @@ func (b *Verbs) decideAttach(at place, node cloud.NodeID, settled bool, refusal 
 		return fmt.Errorf("%w: there is no such %s: %w", fault.NotFound, b.traits.VolumeWord, refusal)
 	case fault.ReasonOf(v.Hindered) == fault.VolumeDamaged: // wherever it is
 		return fmt.Errorf("%w: %w", v.Hindered, refusal)
-	case !settled || v.busy():
+	case !settled || v.busy() || v.Attaching:
 		return fmt.Errorf("%w: %w", fault.Busy, refusal) // an attachment that is being undone is none (failure A1)
 	case v.on(node):
 		return b.decideAttached(at, refusal)

@@ -21,6 +21,8 @@ type Volume struct {
 	// Hindered is why the volume cannot be changed now: fault.Busy if it shows a running operation, which may take back the size too;
 	// another kind for an error state, for example; nil: it can.
 	Hindered error
+	// Attaching: its attach shows no device yet. A machine that is off may show none for hours, which hinders nothing but its use there.
+	Attaching bool
 	// Fit rounds a size up to one that the volume can have; nil: sizes are multiples of a GiB.
 	Fit func(size cloud.Bytes) (cloud.Bytes, error)
 	// Version changes with every change of the volume that the cloud shows.

@@ -66,7 +66,7 @@ func TestWhatARefusalMeans(t *testing.T) {
 	}{
 		"attach: it is there":                         {attach(slow, at(here), nil, true, errOdd), nil},
 		"attach: it is there and may be leaving":      {attach(slow, at(here), nil, false, errOdd), fault.Busy},
-		"attach: it is there without a device":        {attach(quick, with(at(here), busy), nil, true, errOdd), fault.Busy},
+		"attach: it is there without a device":        {attach(quick, with(at(here), func(v *Volume) { v.Attaching = true }), nil, true, errOdd), fault.Busy},
 		"attach: it is there for reading only":        {attach(listing, at(here), has(Disk{ReadOnly: true}), true, errOdd), fault.Precondition},
 		"attach: the machine has it":                  {attach(listing, at(here), has(Disk{}), true, errOdd), nil},
 		"attach: the machine does not show it yet":    {attach(listing, at(here), room, true, errOdd), fault.Unavailable},

@@ -199,8 +199,8 @@ func TestGrowthShowsOnTheMachineWithTheNextAttach(t *testing.T) {
 	want(t, err, fault.Exhausted, "Account limit reached.")
 }
 
-// A copy waits for no device of its source: a Linode that is off, or an attach that has failed, may never show one.
-func TestACopyWaitsForNoDeviceOfItsSource(t *testing.T) {
+// A copy or a growth waits for no device of its volume: a Linode that is off, or an attach that has failed, may never show one.
+func TestACopyOrGrowthWaitsForNoDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := start(t, emulator.Options{Rules: emulator.Rules{FailedAttachStays: true}})
 		c := stack(open(t, account, keepClones))
@@ -213,8 +213,14 @@ func TestACopyWaitsForNoDeviceOfItsSource(t *testing.T) {
 		snapshot(t, c, "s", source.ID)
 		_, err = c.CreateVolume(t.Context(), copyOf("copy", source.ID))
 		must(t, err)
+		for range 2 { // the second has the size
+			exp, err := c.ExpandVolume(t.Context(), source.ID, 20*cloud.GiB)
+			if err != nil || exp != (cloud.Expansion{Size: 20 * cloud.GiB, NodeMustConfirm: true}) {
+				t.Errorf("ExpandVolume = %+v, %v", exp, err)
+			}
+		}
 		if took := time.Since(began); took > time.Minute {
-			t.Errorf("two copies took %s", took)
+			t.Errorf("two copies and the growth took %s", took)
 		}
 		_, err = c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "d", Volume: source.ID, Parameters: detached})
 		want(t, err, fault.Precondition, "attached")

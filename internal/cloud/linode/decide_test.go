@@ -74,13 +74,13 @@ func TestWhatHindersAChange(t *testing.T) {
 	}{
 		"nothing":                           {with(statusActive, 0, false), nil},
 		"nothing, and it is attached":       {with(statusActive, 7, true), nil},
-		"it is being attached":              {with(statusActive, 7, false), fault.Busy},
+		"it is being attached":              {with(statusActive, 7, false), nil},
 		"it is being made":                  {with(statusCreating, 0, false), fault.Busy},
 		"it grows":                          {with(statusResizing, 7, true), fault.Busy},
 		"it is broken":                      {with(statusBroken, 0, false), fault.VolumeDamaged.Explain(fault.Unavailable)},
 		"it is broken and without a device": {with(statusBroken, 7, false), fault.VolumeDamaged.Explain(fault.Unavailable)},
 		"its key is being rotated":          {with(statusRotating, 7, true), fault.Precondition},
-		"its key rotates, it has no device": {with(statusRotating, 7, false), fault.Busy},
+		"its key rotates, it has no device": {with(statusRotating, 7, false), fault.Precondition},
 		"a state that is new":               {with("melting", 7, true), fault.Unavailable},
 	} {
 		if got := hindrance(tc.v); fault.Of(got) != fault.Of(tc.want) || fault.ReasonOf(got) != fault.ReasonOf(tc.want) {

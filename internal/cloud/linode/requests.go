@@ -55,7 +55,7 @@ func (r requests) Volume(ctx context.Context, id cloud.VolumeID, p budget.Priori
 
 // stateOf returns a volume as a block.Volume.
 func (c *Cloud) stateOf(v *volume) *block.Volume {
-	return &block.Volume{Volume: c.volumeOf(v), Hindered: hindrance(v), Version: versionOf(v)}
+	return &block.Volume{Volume: c.volumeOf(v), Hindered: hindrance(v), Attaching: attaching(v), Version: versionOf(v)}
 }
 
 // hindrance returns why a volume cannot be changed now; nil: it can.
@@ -63,7 +63,7 @@ func hindrance(v *volume) error {
 	switch {
 	case v.Status == statusBroken:
 		return errBroken(v)
-	case changing(v):
+	case pending(v):
 		return fault.Busy
 	case v.Status == statusRotating:
 		return errRotating

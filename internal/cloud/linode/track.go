@@ -207,8 +207,11 @@ func gone(v *volume) bool {
 
 // changing reports whether a volume's state shows a running operation.
 func changing(v *volume) bool {
-	return pending(v) || linodeOf(v) != 0 && !v.IOReady
+	return pending(v) || attaching(v)
 }
+
+// attaching reports whether a volume is attached and shows no device yet.
+func attaching(v *volume) bool { return linodeOf(v) != 0 && !v.IOReady }
 
 // pending reports whether a volume is being created or grown.
 func pending(v *volume) bool { return v.Status == statusCreating || v.Status == statusResizing }
