@@ -222,7 +222,7 @@ func poolRow(ctx context.Context, p pool.Storage, e pool.Entry) row {
 			r.State = "growing"
 		}
 	}
-	if e.Kind == pool.NoImage || e.Kind == pool.Unknown || e.Kind == pool.UnderWay {
+	if e.Kind == pool.Unknown || e.Kind == pool.UnderWay {
 		return r
 	}
 	// An image that cannot be checked must not hide the others; its row has the error instead.

@@ -263,3 +263,20 @@ func TestVolumesShowsAndDeletesSnapshots(t *testing.T) {
 		t.Errorf("the volume is gone too: %v", err)
 	}
 }
+
+// L4: a volume whose image was removed is no orphan while a loop device still has its data, and the list names the device.
+func TestVolumesShowsTheDeviceOfAMissingImage(t *testing.T) {
+	dir, sys := t.TempDir(), t.TempDir()
+	mounted(t, dir)
+	p, err := files.Open(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mountTable, SysDir: sys})
+	ok(t, err)
+	gone := newVolume(t, p, "gone")
+	ok(t, os.Remove(p.ImagePath(gone.ID)))
+	ok(t, os.MkdirAll(filepath.Join(sys, "loop7", "loop"), 0o700))
+	ok(t, os.WriteFile(filepath.Join(sys, "loop7", "loop", "backing_file"), []byte(p.ImagePath(gone.ID)+" (deleted)\n"), 0o600))
+	e, err := p.Get(t.Context(), gone.ID)
+	ok(t, err)
+	if r := poolRow(t.Context(), p, e); r.State != "record without image" || r.UsedBy != "/dev/loop7" || !*r.InUse {
+		t.Errorf("the row is %+v, want that /dev/loop7 uses it", r)
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -58,7 +57,7 @@ func (p *Pool) delete(ctx context.Context, ref pool.Ref, damagedToo bool) error 
 func (p *Pool) checkNoLoop(ref pool.Ref) error {
 	loops, err := p.loopsOf(ref.ID)
 	if err == nil && len(loops) > 0 {
-		err = fmt.Errorf("its image was removed, but /dev/%s still has it; copy it from there or detach it first: %w", strings.Join(loops, ", /dev/"), fault.VolumeInUse)
+		err = fmt.Errorf("its image was removed, but %s still has it; copy it from there or detach it first: %w", devices(loops), fault.VolumeInUse)
 	}
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", p.Describe(ref), err)

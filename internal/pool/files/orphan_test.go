@@ -188,10 +188,17 @@ func TestDeleteRefusesARemovedImageBelowALoopDevice(t *testing.T) {
 	must(t, os.WriteFile(loop+"/backing_file", []byte(p.ImagePath(r.ID)+" (deleted)\n"), 0o600))
 	wantKind(t, "Delete", p.Delete(t.Context(), r.ID), fault.Precondition)
 	wantKind(t, "Remove", p.Remove(t.Context(), r.ID), fault.Precondition)
-	if e, err := p.Get(t.Context(), r.ID); err != nil || e.Kind != pool.NoImage || e.Record.Name != "a" {
+	e, err := p.Get(t.Context(), r.ID)
+	if err != nil || e.Kind != pool.NoImage || e.Record.Name != "a" {
 		t.Errorf("Get = %+v, %v, want the record", e, err)
 	}
+	if user, err := p.InUse(t.Context(), e); err != nil || user != "/dev/loop7" {
+		t.Errorf("InUse = %q, %v, want the loop device that still has the data", user, err)
+	}
 	must(t, os.Remove(loop+"/backing_file"))
+	if user, err := p.InUse(t.Context(), e); err != nil || user != "" {
+		t.Errorf("InUse without the loop device = %q, %v", user, err)
+	}
 	must(t, p.Delete(t.Context(), r.ID))
 }
 

@@ -164,13 +164,17 @@ func (p *Pool) NeverWritten(id pool.ID) (bool, error) {
 	return err == nil && n == 0, pool.KindOf(err)
 }
 
-// InUse returns what uses the image of an entry, or "" if it is unused.
+// InUse returns what uses the image of an entry, or "" if it is unused. A loop device still has the data of an image that was removed.
 func (p *Pool) InUse(ctx context.Context, e pool.Entry) (string, error) {
 	unlock, err := p.enter(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
+	if e.Kind == pool.NoImage {
+		loops, err := p.loopsOf(e.ID)
+		return devices(loops), err
+	}
 	f, user, err := p.lockImage(e.Ref())
 	if f != nil {
 		_ = f.Close()
@@ -195,11 +199,19 @@ func (p *Pool) lockImage(ref pool.Ref) (f *os.File, user string, err error) {
 	_ = f.Close()
 	switch {
 	case len(loops) > 0:
-		return nil, "/dev/" + strings.Join(loops, ", /dev/"), nil
+		return nil, devices(loops), nil
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return nil, "an open file", nil
 	}
 	return nil, "", fmt.Errorf("lock %s: %w", p.Describe(ref), pool.KindOf(err))
+}
+
+// devices returns the paths of loop devices as one text, or "" if there are none.
+func devices(loops []string) string {
+	if len(loops) == 0 {
+		return ""
+	}
+	return "/dev/" + strings.Join(loops, ", /dev/")
 }
 
 // loopsOf returns the loop devices whose backing file has the base name of the image. The path may differ
