@@ -28,7 +28,8 @@ type claims struct {
 	contents  []object // VolumeSnapshotContents
 	byName    map[string]*object
 	open      []*object // claims whose volume is unknown: none was created yet, or its PersistentVolume is not listed
-	listed    time.Time // when the file was written
+	listed    time.Time // when the list was written, or earlier
+	since     string    // what that is the time of
 	noVolumes string    // why no volume can be judged; "": they can
 }
 
@@ -37,6 +38,7 @@ type object struct {
 	Kind     string
 	Metadata struct {
 		Name, Namespace, UID, Continue string
+		CreationTimestamp              time.Time
 		Annotations                    map[string]string
 	}
 	Spec struct {
@@ -89,7 +91,7 @@ func readClaims(name string) (*claims, error) {
 		return nil, err
 	}
 	text = bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff"))) // a byte order mark, which some shells write
-	c := &claims{listed: info.ModTime(), objects: bytes.HasPrefix(text, []byte("{"))}
+	c := &claims{objects: bytes.HasPrefix(text, []byte("{"))}
 	if c.objects {
 		err = c.readObjects(text)
 	} else {
@@ -100,6 +102,11 @@ func readClaims(name string) (*claims, error) {
 	}
 	if len(c.handles) == 0 {
 		return nil, errors.New("it has no handle")
+	}
+	if info.Mode().IsRegular() {
+		c.listed, c.since = info.ModTime(), "the file of --claimed was written"
+	} else { // the time of a pipe is that of its last use
+		c.since = "the newest object in --claimed, which was piped, so nothing else says how old it is"
 	}
 	return c, nil
 }
@@ -137,6 +144,9 @@ func (c *claims) readObjects(text []byte) error {
 			return errors.New("the list is only the first part of a list")
 		}
 		for _, item := range items {
+			if created := item.Metadata.CreationTimestamp; created.After(c.listed) {
+				c.listed = created
+			}
 			switch item.Kind {
 			case "PersistentVolume":
 				c.volumes = append(c.volumes, item)
@@ -279,7 +289,7 @@ func (c *claims) doubt(r *row) string {
 	case r.Created == nil || r.Created.IsZero():
 		return "nothing says when it was created"
 	case r.Created.After(c.listed.Add(-settleTime)):
-		return fmt.Sprintf("it was not created at least %s before the file of --claimed was written", settleTime)
+		return fmt.Sprintf("it was not created at least %s before %s", settleTime, c.since)
 	case r.Kind == kindSnapshot && slices.ContainsFunc(c.contents, func(o object) bool {
 		return o.handle() == "" && (&row{ID: r.SnapshotOf}).hasHandle(o.Spec.Source.VolumeHandle)
 	}):

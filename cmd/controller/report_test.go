@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
@@ -178,6 +180,37 @@ func TestDoubtAboutOrphansIsSaid(t *testing.T) {
 	a.account.Attached(string(lost.ID), a.account.Machines()[0])
 	if rows, _, notes := a.reported("--claimed=" + objectsFile(t, 2*time.Hour, pv, claim)); rows["lost"].Orphan != unknown || !strings.Contains(notes, "attached") {
 		t.Errorf("an attached volume is an orphan: %s, %s", rows["lost"].Orphan, notes)
+	}
+}
+
+// L4: an old list that comes through a pipe, which has no time of its own, is as old as its newest object.
+func TestPipedClaimsAreAsOldAsTheirNewestObject(t *testing.T) {
+	for name, tc := range map[string]struct {
+		newest string // "": no object has a time
+		want   string
+	}{
+		"two hours after the volume":   {"T12:00:00Z", "yes"},
+		"an hour before the volume":    {"T09:00:00Z", unknown},
+		"right after the volume":       {"T10:59:00Z", unknown},
+		"of objects that have no time": {"", unknown},
+	} {
+		pv, claim := pvOf("kept", "1"), claimOf("kept", "", time.Time{})
+		if tc.newest != "" {
+			pv = strings.Replace(pv, `"metadata":{`, `"metadata":{"creationTimestamp":"2026-11-02`+tc.newest+`",`, 1)
+		}
+		pipe := filepath.Join(t.TempDir(), "pipe")
+		ok(t, unix.Mkfifo(pipe, 0o600))
+		written := make(chan error)
+		go func() {
+			written <- os.WriteFile(pipe, []byte(`{"kind":"List","items":[`+pv+","+claim+`]}`), 0)
+		}()
+		c, err := readClaims(pipe)
+		ok(t, errors.Join(err, <-written))
+		rows := []row{{ID: "lost", Kind: kindVolume, Ours: true, made: true, Created: new(time.Date(2026, 11, 2, 10, 0, 0, 0, time.UTC))}}
+		c.judge(rows)
+		if r := rows[0]; r.Orphan != tc.want || r.doubt != "" && !strings.Contains(r.doubt, "before the newest object in --claimed") {
+			t.Errorf("a list %s: an orphan %s (%s), want %s", name, r.Orphan, r.doubt, tc.want)
+		}
 	}
 }
 
