@@ -94,8 +94,11 @@ func tell(pv *persistentVolume, patch bool, done string, stdout, stderr io.Write
 		return err
 	}
 	printed, steps := pv.again()
+	end := "Then scale the workload up."
 	if patch {
 		printed, steps = pv.patch()
+	} else if pv.kept() {
+		end += " The reclaim policy stays Retain, as the file of --pv has it. If you read that after the first of these commands, set the earlier policy again."
 	}
 	encoder := json.NewEncoder(stdout)
 	encoder.SetEscapeHTML(false)
@@ -103,7 +106,7 @@ func tell(pv *persistentVolume, patch bool, done string, stdout, stderr io.Write
 	if err := encoder.Encode(printed); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(stderr, "%s. While the workload is scaled to zero, in this order, with what was printed as FILE:\n  %s\nThen scale the workload up.\n",
-		done, strings.Join(steps, "\n  "))
+	_, err := fmt.Fprintf(stderr, "%s. While the workload is scaled to zero, in this order, with what was printed as FILE:\n  %s\n%s\n",
+		done, strings.Join(steps, "\n  "), end)
 	return err
 }

@@ -106,6 +106,14 @@ func (pv *persistentVolume) patch() (object, []string) {
 	return object{"spec": object{"nodeAffinity": pv.affinity}}, []string{"kubectl patch pv " + pv.name + " --type merge --patch-file FILE"}
 }
 
+const retain, policy = "Retain", "persistentVolumeReclaimPolicy"
+
+// kept reports whether the volume is kept when its claim is deleted, which is also the default of a PersistentVolume.
+func (pv *persistentVolume) kept() bool {
+	set, is := pv.spec[policy]
+	return !is || set == retain
+}
+
 // again returns the PersistentVolume as it is created again, and the commands that replace the old one, which is protected while it is
 // bound. It keeps the uid of its claim, so that the claim is bound to it again. The reclaim policy is Retain until that is done, so that
 // no mistake deletes the volume.
@@ -119,7 +127,7 @@ func (pv *persistentVolume) again() (object, []string) {
 	setPolicy := func(policy any) string {
 		return fmt.Sprintf(`kubectl patch pv %s --patch '{"spec":{"persistentVolumeReclaimPolicy":"%v"}}'`, pv.name, policy)
 	}
-	const retain, policy, create = "Retain", "persistentVolumeReclaimPolicy", "kubectl create --filename FILE"
+	const create = "kubectl create --filename FILE"
 	steps := []string{setPolicy(retain), fmt.Sprintf("kubectl delete pv %s --wait=false", pv.name)}
 	if len(pv.claim) > 0 {
 		claim := maps.Clone(pv.claim)
@@ -130,8 +138,8 @@ func (pv *persistentVolume) again() (object, []string) {
 	} else {
 		steps = append(steps, create)
 	}
-	if old, is := spec[policy]; is && old != retain {
-		steps = append(steps, setPolicy(old))
+	if !pv.kept() {
+		steps = append(steps, setPolicy(spec[policy]))
 	}
 	spec["nodeAffinity"], spec[policy] = pv.affinity, retain
 	return object{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}, steps

@@ -1,7 +1,9 @@
 package relocate
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -117,5 +119,21 @@ func TestStepsOfAPersistentVolumeWithoutAClaim(t *testing.T) {
 	}
 	if spec := printed["spec"].(object); spec["claimRef"] != nil {
 		t.Errorf("it has a claim: %v", spec)
+	}
+}
+
+// A file of --pv that was read after the first of the commands does not have the policy to set again, which is said.
+func TestTheEarlierPolicyIsNotForgotten(t *testing.T) {
+	const says = "set the earlier policy again"
+	for _, tc := range []struct {
+		policy string
+		patch  bool
+		want   bool
+	}{{"Retain", false, true}, {"Delete", false, false}, {"Retain", true, false}} {
+		var stderr bytes.Buffer
+		pv := read(t, `{"persistentVolumeReclaimPolicy": "`+tc.policy+`"}`)
+		if err := tell(pv, tc.patch, "done", io.Discard, &stderr); err != nil || strings.Contains(stderr.String(), says) != tc.want {
+			t.Errorf("%+v: %v, %s, want that it says %q: %t", tc, err, stderr.String(), says, tc.want)
+		}
 	}
 }
