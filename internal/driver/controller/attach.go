@@ -81,7 +81,8 @@ const maxHandles = 20_000
 
 // handles has the handles of volumes in their PersistentVolumes by the id, if a vendor's handle also has the name that the volume
 // had at its creation. The attacher compares these handles with those of ListVolumes: a renamed volume that is listed under its new
-// name counts as detached, and is attached again at each comparison. Nothing else depends on handles.
+// name, or one that a person has taken in under its id alone, counts as detached, and is attached again at each comparison. Nothing else
+// depends on handles.
 type handles struct {
 	mu sync.Mutex
 	of map[string]string
@@ -90,11 +91,12 @@ type handles struct {
 // putHandle stores the handle in a request for an attachment.
 func (s *Service) putHandle(handle string) {
 	id := s.names.VolumeID(handle)
-	if id == handle {
-		return
-	}
 	s.handles.mu.Lock()
 	defer s.handles.mu.Unlock()
+	if handle == id && s.names.Vendor.Handle(id, id) == id { // as it is listed without being stored
+		delete(s.handles.of, id)
+		return
+	}
 	if s.handles.of == nil || len(s.handles.of) >= maxHandles {
 		s.handles.of = map[string]string{}
 	}

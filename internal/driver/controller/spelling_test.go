@@ -166,6 +166,24 @@ func TestTheCloudGetsIDsAndAnswersHaveHandles(t *testing.T) {
 	}
 }
 
+// The attacher attaches a volume again and again while ListVolumes has another handle for it than its PersistentVolume.
+func TestAListHasTheHandleOfTheAttachment(t *testing.T) {
+	for _, name := range []string{"", "linodebs.csi.linode.com"} {
+		names, err := driver.NewNames("linode", profile.ScopeRegion, name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := New(&numbered{Cloud: memory.New(memory.Config{})}, names)
+		for _, handle := range []string{"45-an-older-name", "45", "45-pvc0123", "45"} {
+			s.putHandle(handle)
+			list, err := s.ListVolumes(t.Context(), &csi.ListVolumesRequest{})
+			if err != nil || list.GetEntries()[0].GetVolume().GetVolumeId() != handle {
+				t.Errorf("%s: the list after an attachment of %s: %v, %v", names.Driver, handle, list, err)
+			}
+		}
+	}
+}
+
 // asksByID makes every call for a volume.
 func asksByID(t *testing.T, s *Service, c *numbered, handle string) {
 	t.Helper()
