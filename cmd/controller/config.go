@@ -157,7 +157,7 @@ func (c *config) readEnvironment(environ driver.Environment) {
 }
 
 func (c *config) validateLocal() error {
-	return errors.Join(c.CheckLocal(pool.CheckNode, pool.CheckName), refuse("there is no such thing with --cloud "+c.Cloud,
+	return errors.Join(c.CheckLocal(pool.CheckNode, pool.CheckNameOn(c.NodeID)), refuse("there is no such thing with --cloud "+c.Cloud,
 		given{"--credentials-file", c.credentialsFile != ""},
 		given{"--api-endpoint", c.apiEndpoint != ""},
 		given{"--api-ca-file", c.apiCAFile != ""},

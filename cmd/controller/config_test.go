@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"io"
 	"maps"
 	"reflect"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
@@ -96,5 +98,25 @@ func TestVariablesSetFlags(t *testing.T) {
 	_, err = parse(drivertest.Local(), driver.Environment{"CLOUDBLOCK_FLAG_CLUSTERID=prod"}, &bytes.Buffer{})
 	if !errors.Is(err, driver.ErrCommandLine) || !strings.Contains(err.Error(), "CLOUDBLOCK_FLAG_CLUSTERID") {
 		t.Errorf("parse with a variable of no flag = %v, want an error of the command line that names it", err)
+	}
+}
+
+// CSI bounds the length of an id: a volume with a longer one would be created, and could then neither be used nor deleted.
+func TestEachIDOfAPoolIsAccepted(t *testing.T) {
+	node, longest := strings.Repeat("n", 63), strings.Repeat("p", 26)
+	parsed := func(name string) error {
+		_, err := parse([]string{"--cloud=local", "--node-id=" + node, "--local-pool=" + name + "=/pool"}, noEnvironment, io.Discard)
+		return err
+	}
+	h := pool.Handle{Node: node, Pool: longest, ID: pool.NewID()}
+	if err := errors.Join(parsed(longest), driver.CheckVolumeID("id", h.String()), driver.CheckSnapshotID("id", h.Snapshot())); err != nil {
+		t.Errorf("the longest names: %v", err)
+	}
+	h.Pool += "p"
+	if driver.CheckSnapshotID("id", h.Snapshot()) == nil {
+		t.Errorf("the id %s is accepted, so the pool's name is not too long", h.Snapshot())
+	}
+	if err := parsed(h.Pool); !errors.Is(err, driver.ErrCommandLine) || !strings.Contains(err.Error(), "more than the 26 characters") {
+		t.Errorf("a pool's name that is one character too long: %v, want that it is refused", err)
 	}
 }

@@ -152,7 +152,7 @@ func (c *config) pools(mountTable string) []pool.Config {
 
 // validateLocal refuses the flags that have no effect with the local backend.
 func (c *config) validateLocal() error {
-	err := c.CheckLocal(pool.CheckNode, pool.CheckName)
+	err := c.CheckLocal(pool.CheckNode, pool.CheckNameOn(c.NodeID))
 	for _, f := range []struct{ name, value, def string }{
 		{"--device-dir", c.deviceDir, defaultDeviceDir},
 		{"--zone", c.zone, ""},

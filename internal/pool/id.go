@@ -97,6 +97,21 @@ func CheckName(name string) error {
 	return nil
 }
 
+// maxHandleLen is the maximum length of an id in CSI.
+const maxHandleLen = 128
+
+// CheckNameOn returns CheckName for the pools of a node. It also refuses a name with which ids would be longer than CSI allows: a volume
+// would be created and then refused by every call.
+func CheckNameOn(node string) func(name string) error {
+	most := maxHandleLen - len(Handle{Node: node}.Snapshot()) - idLen
+	return func(name string) error {
+		if err := CheckName(name); err != nil || len(name) <= most {
+			return err
+		}
+		return fmt.Errorf("the pool's name %q has more than the %d characters that the name of node %s leaves in an id: %w", name, most, node, fault.InvalidArgument)
+	}
+}
+
 // maxNodeLen is what a Kubernetes label holds: the node's name is the value of the topology label.
 const maxNodeLen = 63
 
