@@ -291,7 +291,7 @@ func (c *claims) doubt(r *row) string {
 	case r.Created.After(c.listed.Add(-settleTime)):
 		return fmt.Sprintf("it was not created at least %s before %s", settleTime, c.since)
 	case r.Kind == kindSnapshot && slices.ContainsFunc(c.contents, func(o object) bool {
-		return o.handle() == "" && (&row{ID: r.SnapshotOf}).hasHandle(o.Spec.Source.VolumeHandle)
+		return o.handle() == "" && (r.SnapshotOf == "" || (&row{ID: r.SnapshotOf}).hasHandle(o.Spec.Source.VolumeHandle))
 	}):
 		return "a VolumeSnapshotContent of its volume has no snapshot yet"
 	case r.Kind == kindVolume && slices.ContainsFunc(c.open, r.mayBeFor):

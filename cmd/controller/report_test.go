@@ -214,6 +214,21 @@ func TestPipedClaimsAreAsOldAsTheirNewestObject(t *testing.T) {
 	}
 }
 
+// L4: a snapshot that lost what says whose volume it is of may be the one that a VolumeSnapshotContent waits for.
+func TestASnapshotOfAnUnknownVolumeMayBeWaitedFor(t *testing.T) {
+	content := func(volume, handle string) string {
+		return fmt.Sprintf(`{"kind":"VolumeSnapshotContent","spec":{"source":{"volumeHandle":%q}},"status":{"snapshotHandle":%q}}`, volume, handle)
+	}
+	c, err := readClaims(objectsFile(t, 2*time.Hour, content("7", "70"), content("8", "")))
+	ok(t, err)
+	for of, want := range map[string]string{"7": "yes", "8": unknown, "": unknown} {
+		rows := []row{{ID: "90", Kind: kindSnapshot, SnapshotOf: of, Ours: true, made: true, Created: new(time.Now())}}
+		if c.judge(rows); rows[0].Orphan != want {
+			t.Errorf("a snapshot of the volume %q is an orphan: %s, want %s", of, rows[0].Orphan, want)
+		}
+	}
+}
+
 // A file that is not what it should be is refused before anything is asked.
 func TestClaimedThatCannotBeTrusted(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
