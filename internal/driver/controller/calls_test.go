@@ -283,6 +283,11 @@ func TestSnapshots(t *testing.T) {
 func TestGetCapacity(t *testing.T) {
 	r := start(t, memory.Config{Space: 10 * cloud.GiB})
 	r.make(t, "two GiB in zone-a")
+	// The provisioner passes a class on as it is here, with what it takes out for a CreateVolume.
+	encrypted := map[string]string{
+		"luks": "true", "csi.storage.k8s.io/fstype": "xfs",
+		"csi.storage.k8s.io/node-stage-secret-name": "${pvc.name}-key", "csi.storage.k8s.io/node-stage-secret-namespace": "${pvc.namespace}",
+	}
 	for name, tc := range map[string]struct {
 		req        *csi.GetCapacityRequest
 		free, most int64
@@ -291,6 +296,7 @@ func TestGetCapacity(t *testing.T) {
 		"a place with room":           {&csi.GetCapacityRequest{AccessibleTopology: topology("zone-b")[0]}, 10 * gib, 10 * gib},
 		"a place that does not exist": {&csi.GetCapacityRequest{AccessibleTopology: topology("mars")[0]}, 0, 0},
 		"a place of another driver":   {&csi.GetCapacityRequest{AccessibleTopology: &csi.Topology{Segments: map[string]string{"a": "b"}}}, 0, 0},
+		"an encrypted class":          {&csi.GetCapacityRequest{Parameters: encrypted}, 8 * gib, 8 * gib},
 	} {
 		answer, err := r.GetCapacity(ctxOf(t), tc.req)
 		if err != nil || answer.GetAvailableCapacity() != tc.free || answer.GetMaximumVolumeSize().GetValue() != tc.most ||

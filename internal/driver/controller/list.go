@@ -3,6 +3,8 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
+	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -106,7 +108,7 @@ func (s *Service) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) 
 			return nil, err
 		}
 	}
-	params, err := s.parseVolumeParameters(req.GetParameters())
+	params, err := s.parseVolumeParameters(withoutSidecars(req.GetParameters()))
 	if err != nil {
 		return nil, err
 	}
@@ -125,6 +127,14 @@ func (s *Service) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) 
 		return nil, err
 	}
 	return s.capacity(free), nil
+}
+
+// withoutSidecars returns the parameters of a class without those for the sidecars, such as the names of Secrets. The provisioner takes
+// them out for CreateVolume, but not for GetCapacity.
+func withoutSidecars(class map[string]string) map[string]string {
+	own := maps.Clone(class)
+	maps.DeleteFunc(own, func(name, _ string) bool { return strings.HasPrefix(name, "csi.storage.k8s.io/") })
+	return own
 }
 
 // capacity also sets the maximum size of a volume. If it is set, the Kubernetes scheduler compares a PersistentVolumeClaim only
