@@ -128,15 +128,15 @@ func (pv *persistentVolume) again() (object, []string) {
 		return fmt.Sprintf(`kubectl patch pv %s --patch '{"spec":{"persistentVolumeReclaimPolicy":"%v"}}'`, pv.name, policy)
 	}
 	const create = "kubectl create --filename FILE"
-	steps := []string{setPolicy(retain), fmt.Sprintf("kubectl delete pv %s --wait=false", pv.name)}
+	steps, remove := []string{setPolicy(retain)}, "kubectl delete pv "+pv.name
 	if len(pv.claim) > 0 {
 		claim := maps.Clone(pv.claim)
 		delete(claim, "resourceVersion")
 		spec["claimRef"] = claim
-		steps = append(steps, fmt.Sprintf(`kubectl patch pv %s --patch '{"metadata":{"finalizers":null}}'`, pv.name), create,
+		steps = append(steps, remove+" --wait=false", fmt.Sprintf(`kubectl patch pv %s --patch '{"metadata":{"finalizers":null}}'`, pv.name), create,
 			fmt.Sprintf("kubectl --namespace %v wait --for=jsonpath='{.status.phase}'=Bound --timeout=5m pv/%s pvc/%v", claim["namespace"], pv.name, claim["name"]))
 	} else {
-		steps = append(steps, create)
+		steps = append(steps, remove, create)
 	}
 	if !pv.kept() {
 		steps = append(steps, setPolicy(spec[policy]))

@@ -109,10 +109,11 @@ func segmentsOf(t *testing.T, affinity object) string {
 	return strings.Join(all, " ")
 }
 
-// A PersistentVolume without a claim has no claim to wait for, and one that is kept anyway keeps its policy.
+// A PersistentVolume without a claim is gone before it is created again, and has no claim to wait for. One that is kept anyway keeps its
+// policy.
 func TestStepsOfAPersistentVolumeWithoutAClaim(t *testing.T) {
 	pv := read(t, `{"persistentVolumeReclaimPolicy": "Retain"}`)
-	want := []string{`kubectl patch pv v --patch '{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}'`, "kubectl delete pv v --wait=false", "kubectl create --filename FILE"}
+	want := []string{`kubectl patch pv v --patch '{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}'`, "kubectl delete pv v", "kubectl create --filename FILE"}
 	printed, steps := pv.again()
 	if strings.Join(steps, "\n") != strings.Join(want, "\n") {
 		t.Errorf("the steps are\n%s", strings.Join(steps, "\n"))
