@@ -11,10 +11,13 @@ import (
 
 // TestScoring: with StorageCapacityScoring, which Kubernetes has on by default from 1.37 on, pods with new claims go to the node
 // whose pool has more available space, although the other one has enough for them and the scheduler prefers that for a pod without
-// a claim.
+// a claim. An encrypted class has its available space too: the provisioner passes its parameters for Secrets on.
 func TestScoring(t *testing.T) {
 	s := begin(t, "scoring")
 	ctx := t.Context()
+	if err := s.encryptedRoom(t); err != nil {
+		t.Error(err)
+	}
 	if len(s.env.nodes) < 2 {
 		t.Skip("the cluster has one node: there is no other one to go to")
 	}
@@ -31,6 +34,31 @@ func TestScoring(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// encryptedRoom waits for the space of an encrypted class, without which the scheduler would place no pod with a claim of it.
+func (s *story) encryptedRoom(t *testing.T) error {
+	t.Helper()
+	const name = "cloudblock-encrypted-room"
+	t.Cleanup(func() {
+		if _, err := s.env.Run(context.WithoutCancel(t.Context()), "delete", "storageclass", name, "--ignore-not-found"); err != nil {
+			t.Error(err)
+		}
+	})
+	err := s.Create(t.Context(), map[string]any{
+		"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": map[string]any{"name": name},
+		"provisioner": s.env.place.driver, "volumeBindingMode": "WaitForFirstConsumer",
+		"parameters": map[string]any{
+			"luks": "true", "csi.storage.k8s.io/node-stage-secret-name": "key", "csi.storage.k8s.io/node-stage-secret-namespace": s.Namespace,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return s.Until(t.Context(), "the encrypted class has space", patience, func(ctx context.Context) (bool, string, error) {
+		left, err := s.env.room(ctx, name, s.at)
+		return err == nil && left > 0, fmt.Sprintf("%d bytes, %v", left, err), nil
+	})
 }
 
 // prefers takes three quarters of the space of one node's pool and keeps CPU of the other node busy.
