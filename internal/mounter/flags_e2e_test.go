@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 )
 
 // optionValues are values for the options that need one; several options are tried with each.
@@ -78,6 +79,29 @@ func documentedOptions(t *testing.T, rows ...string) []string {
 
 func isQuota(option string) bool {
 	return option != "noquota" && (strings.HasSuffix(option, "quota") || strings.HasSuffix(option, "qnoenforce"))
+}
+
+// TestARepeatedMountWithContradictoryOptions: what the kernel made of the options is as requested.
+func TestARepeatedMountWithContradictoryOptions(t *testing.T) {
+	t.Parallel()
+	m := newMachine()
+	dev, staging := staged(t, m, mounter.Ext4, small)
+	takeDown(t, m, dev, staging)
+	target := filepath.Join(t.TempDir(), "mount")
+	for _, options := range []string{
+		"noatime,strictatime", "strictatime,noatime", "noatime,strictatime,nostrictatime", "noatime,relatime", "noatime,atime", "noexec,exec",
+	} {
+		flags := []string{options}
+		for range 2 {
+			if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: mounter.Ext4, Options: flags}); err != nil {
+				t.Errorf("MountDevice with %s = %v", options, err)
+			}
+			if err := m.BindDir(t.Context(), staging, target, mount.BindOptions{Options: flags}); err != nil {
+				t.Errorf("BindDir with %s = %v", options, err)
+			}
+		}
+		takeDown(t, m, dev, target, staging)
+	}
 }
 
 // TestQuotesAcrossFlagsAreRefused: on a real volume nothing is mounted.

@@ -135,10 +135,12 @@ func withPolicy(fs mounter.Filesystem, options []string) []string {
 	return options
 }
 
-// flagsOf returns the mount flags among options.
+// flagsOf returns the mount flags among options. With strictatime the kernel ignores noatime, in whichever order they are.
 func flagsOf(options []string) uintptr {
 	var flags uintptr
+	strict := false
 	for _, o := range options {
+		strict = o == "strictatime" || strict && o != "nostrictatime"
 		for _, f := range mountFlags {
 			switch o {
 			case f.set:
@@ -147,6 +149,9 @@ func flagsOf(options []string) uintptr {
 				flags &^= f.flag
 			}
 		}
+	}
+	if strict {
+		flags &^= unix.MS_NOATIME
 	}
 	return flags
 }
