@@ -50,6 +50,34 @@ func TestExt4WithoutTheCapability(t *testing.T) {
 	checkClean(t, "ext4", v.image)
 }
 
+// TestExt4ThatNoKernelGrows: the answer does not block the mount of the next pod, which gets the size that the filesystem has.
+func TestExt4ThatNoKernelGrows(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, machineConfig{})
+	v := m.newVolume("ext4", 64*mib)
+	said, err := names.DecodeVolumeContext(v.context)
+	must(t, err)
+	said.MkfsOptions = []string{"-O", "sparse_super2"}
+	v.context = names.EncodeVolumeContext(said)
+	v.ok(v.stage, v.publish)
+	for range 2 {
+		_, err := v.expand(t.Context(), &csi.CapacityRange{RequiredBytes: 128 * mib})
+		wantCode(t, "expand", err, codes.FailedPrecondition)
+		if err == nil || !strings.Contains(err.Error(), "sparse_super2") {
+			t.Errorf("expand = %v, want it to name the feature", err)
+		}
+		v.ok(v.stage, v.unpublish, v.unstage, v.stage, v.publish)
+	}
+	v.gone()
+	sh(t, "e2fsck", "-f", "-p", v.image)
+	sh(t, "resize2fs", v.image)
+	v.ok(v.stage, v.publish)
+	if got := v.total(t); got < 100*mib {
+		t.Errorf("after resize2fs the volume shows %d bytes, want nearly %d", got, 128*mib)
+	}
+	v.gone()
+}
+
 // mayGrowMountedExt4 says whether this process has CAP_SYS_RESOURCE, without which the kernel refuses.
 func mayGrowMountedExt4(t *testing.T) bool {
 	t.Helper()

@@ -31,11 +31,15 @@ func (m *Mounter) Grow(ctx context.Context, dev mounter.BlockDevice, at State) e
 var errNoCapability = fmt.Errorf("%w: the kernel grows a mounted ext4 only for a process with CAP_SYS_RESOURCE, "+
 	"which the node program lacks; give its container that capability", fault.GrowCapability)
 
+// errFixedSize refuses what ext4_resize_begin refuses too, for any process.
+var errFixedSize = fmt.Errorf("%w: the kernel grows no mounted ext4 with the feature sparse_super2; scale the workload to zero and "+
+	"run e2fsck -f and resize2fs on the volume's disk by hand", fault.Precondition)
+
 // growStaged is growMounted for a volume that is being staged. If the kernel cannot grow the filesystem, the volume is used with
 // the filesystem's size.
 func (m *Mounter) growStaged(ctx context.Context, dev mounter.BlockDevice, path string, fs mounter.Filesystem) error {
 	err := m.growMounted(ctx, dev, path, fs)
-	if errors.Is(err, errNoCapability) {
+	if errors.Is(err, errNoCapability) || errors.Is(err, errFixedSize) {
 		m.log("a filesystem stays smaller than its device", "device", dev.Path(), "path", path, "reason", err)
 		return nil
 	}
@@ -53,7 +57,7 @@ func (m *Mounter) growMounted(ctx context.Context, dev mounter.BlockDevice, path
 		return err
 	}
 	if fs == mounter.Ext4 {
-		err = growExt4(path, size/f.blockSize)
+		err = growExt4(path, f, size/f.blockSize)
 	} else {
 		err = m.must(context.WithoutCancel(ctx), host.Command{Name: "xfs_growfs", Args: []string{"-d", path}})
 	}
@@ -69,7 +73,10 @@ func (m *Mounter) growMounted(ctx context.Context, dev mounter.BlockDevice, path
 
 // fsSize is the size of a mounted filesystem. Up to rest of the device may stay unused: the kernel adds no group that would have
 // room for little more than its own tables.
-type fsSize struct{ blocks, blockSize, rest int64 }
+type fsSize struct {
+	blocks, blockSize, rest int64
+	fixed                   bool // the kernel cannot grow it while it is mounted
+}
 
 // sizeOf returns the size of a mounted filesystem. For ext4 it reads the superblock from the device, whose cache is the kernel's own
 // copy; the superblock of xfs on the disk may be stale.
@@ -100,7 +107,7 @@ func sizeOf(dev mounter.BlockDevice, path string, fs mounter.Filesystem) (fsSize
 func ext4Size(b []byte) (fsSize, error) {
 	le := binary.LittleEndian
 	logSize, low, high, incompatible := le.Uint32(b[0x18:]), le.Uint32(b[0x4:]), le.Uint32(b[0x150:]), le.Uint32(b[0x60:])
-	f := fsSize{blocks: int64(low), rest: int64(le.Uint32(b[0x20:]))} // a group
+	f := fsSize{blocks: int64(low), rest: int64(le.Uint32(b[0x20:])), fixed: le.Uint32(b[0x5c:])&extSparseSuper2 != 0} // rest: a group
 	if incompatible&ext64bit != 0 {
 		f.blocks |= int64(high) << 32
 	}
@@ -118,12 +125,17 @@ const (
 	ext4Resize = 0x40086610
 	ext64bit   = 0x80 // EXT4_FEATURE_INCOMPAT_64BIT
 
+	extSparseSuper2 = 0x200 // EXT4_FEATURE_COMPAT_SPARSE_SUPER2
+
 	// xfsMinGroup is XFS_MIN_AG_BLOCKS: the kernel adds no allocation group smaller than that.
 	xfsMinGroup = 64
 )
 
 // growExt4 grows a mounted ext4 to a number of blocks.
-func growExt4(path string, blocks int64) error {
+func growExt4(path string, f fsSize, blocks int64) error {
+	if f.fixed {
+		return errFixedSize
+	}
 	if !mayGrowExt4() {
 		return errNoCapability
 	}

@@ -14,7 +14,7 @@ func TestExt4Size(t *testing.T) {
 	b[0x18], b[0x38], b[0x39] = 2, 0x53, 0xef
 	copy(b[0x20:], []byte{0, 0x80, 0, 0}) // 32768 blocks a group
 	b[0x150] = 1                          // of no meaning without 64bit
-	if got, err := ext4Size(b); err != nil || got != (fsSize{262144, 4096, 32768}) {
+	if got, err := ext4Size(b); err != nil || got != (fsSize{262144, 4096, 32768, false}) {
 		t.Errorf("ext4Size = %+v, %v", got, err)
 	}
 	b[0x60] = ext64bit
