@@ -97,7 +97,7 @@ func TestDamagedExt4IsNotMounted(t *testing.T) {
 	must(t, "debugfs", "-w", "-R", "clri <2>", dev.Path()) // the root directory
 	must(t, "debugfs", "-w", "-R", "set_super_value state 2", dev.Path())
 	err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: mounter.Ext4})
-	if !errors.Is(err, fault.FsckFailed) || !strings.Contains(err.Error(), dev.Path()+" by hand") {
+	if !errors.Is(err, fault.FsckFailed) || !strings.Contains(err.Error(), dev.back+" by hand") {
 		t.Errorf("MountDevice = %v, want %v with advice", err, fault.FsckFailed)
 	}
 	if _, ok, err := m.MountAt(staging); ok || err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -54,8 +55,26 @@ func (f *Formatter) check(ctx context.Context, dev *os.File) error {
 		return err
 	}
 	if out.ExitCode >= e2fsckUncorrected {
-		return fmt.Errorf("%w: the filesystem is damaged: e2fsck -p ended with code %d: %s (make a snapshot, then run e2fsck on %s by hand)",
-			fault.FsckFailed, out.ExitCode, strings.ReplaceAll(out.Tail(), host.ChildFile, dev.Name()), dev.Name())
+		name, isFile := lasting("/sys/block", dev.Name())
+		before := "make a snapshot"
+		if isFile { // nothing keeps the next stage from using it at the same time
+			before += ", scale the workload to zero"
+		}
+		return fmt.Errorf("%w: the filesystem is damaged: e2fsck -p ended with code %d: %s (%s, then run e2fsck on %s by hand)",
+			fault.FsckFailed, out.ExitCode, strings.ReplaceAll(out.Tail(), host.ChildFile, name), before, name)
 	}
 	return nil
+}
+
+// lasting returns the name under which a person finds a disk after the refusal, and whether it is a file. On local, and of an encrypted
+// volume, the device is then released, and its name in the kernel may be another volume's.
+func lasting(sysBlock, device string) (name string, isFile bool) {
+	dir := filepath.Join(sysBlock, filepath.Base(device))
+	if file, err := os.ReadFile(filepath.Join(dir, "loop/backing_file")); err == nil {
+		return strings.TrimSpace(string(file)), true
+	}
+	if name, err := os.ReadFile(filepath.Join(dir, "dm/name")); err == nil {
+		return "/dev/mapper/" + strings.TrimSpace(string(name)), false
+	}
+	return device, false
 }

@@ -1,0 +1,28 @@
+package format
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A refusal names the disk in a way that still leads to it when the device was released.
+func TestTheNameOfADiskOutlastsItsDevice(t *testing.T) {
+	dir := t.TempDir()
+	for file, text := range map[string]string{"loop3/loop/backing_file": "/pool/vol-1.img\n", "dm-4/dm/name": "vg-vol--1\n", "sda/size": "8\n"} {
+		path := filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for device, want := range map[string]string{
+		"/dev/loop3": "/pool/vol-1.img", "/dev/dm-4": "/dev/mapper/vg-vol--1", "/dev/sda": "/dev/sda", "/dev/gone": "/dev/gone",
+	} {
+		if got, isFile := lasting(dir, device); got != want || isFile != (device == "/dev/loop3") {
+			t.Errorf("lasting(%s) = %s, %v, want %s", device, got, isFile, want)
+		}
+	}
+}
