@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +27,25 @@ type lostDisk struct {
 	*volume
 	first, second string // the kernel's names of its disk
 	sum           string
+	reasons       lastReasons
+}
+
+// lastReasons is a node.Metrics that keeps the last health.
+type lastReasons struct{ last atomic.Pointer[[]string] }
+
+func (*lastReasons) Begin() (end func()) { return func() {} }
+
+func (r *lastReasons) Health(_ string, reasons []string) { r.last.Store(&reasons) }
+
+// measured returns the health in the metrics after the statistics were read.
+func (d *lostDisk) measured(t *testing.T) []string {
+	t.Helper()
+	_, err := d.usage(t.Context(), d.target)
+	last := d.reasons.last.Load()
+	if last == nil {
+		t.Fatalf("the statistics set no health: %v", err)
+	}
+	return *last
 }
 
 // newLostDisk stages and publishes a volume and attaches its disk a second time. The first is there still.
@@ -37,12 +58,13 @@ func newLostDisk(t *testing.T, fs string) *lostDisk {
 	sys := filepath.Join(dir, "sys")
 	must(t, os.MkdirAll(filepath.Join(sys, "dev"), 0o700))
 	must(t, os.Symlink("/sys/dev/block", filepath.Join(sys, "dev", "block")))
-	m := newCloudMachine(t, dir)
+	m, d := newCloudMachine(t, dir), &lostDisk{}
 	m.NodeClient = serveWith(t, node.Config{
+		Metrics: &d.reasons,
 		Devices: device.NewByID(device.ByIDConfig{DeviceDir: links, DevDir: nodes}), Records: device.NewRecords(m.records),
 		Mounter: mount.New(mount.Config{Sysfs: host.Sysfs(sys)}),
 	}, driver.Config{})
-	d := &lostDisk{volume: m.attach("v1", fs, sizeFor(fs))}
+	d.volume = m.attach("v1", fs, sizeFor(fs))
 	link := filepath.Join(links, strings.TrimSuffix(filepath.Base(d.image), ".img"))
 	d.first = filepath.Base(must1(os.Readlink(link))(t))
 	d.makeNode(t, d.first)
@@ -122,10 +144,16 @@ func TestDiskThatWasTakenAwayByForceAndCameBack(t *testing.T) {
 			must(t, os.Rename(list, list+"-away"))
 			wantCode(t, "stage where no disk is listed at all", d.stage(t.Context()), codes.AlreadyExists)
 			must(t, os.Rename(list+"-away", list))
+			if got := d.measured(t); !slices.Equal(got, []string{"DeviceGone"}) {
+				t.Errorf("without the disk the metrics have %v", got)
+			}
 			d.ok(d.stage, d.stage)
 			wantCode(t, "publish over the target of the first disk", d.publish(t.Context()), codes.AlreadyExists)
 			d.ok(d.unpublish, d.publish)
 			d.serves(t)
+			if got := d.measured(t); len(got) > 0 {
+				t.Errorf("with the disk that came back the metrics have %v", got)
+			}
 			d.goneButForTheDisk()
 		})
 		t.Run(kindName(fs)+" unstaged", func(t *testing.T) {

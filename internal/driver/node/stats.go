@@ -51,6 +51,7 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 		if err = errors.Join(err, done()); err != nil {
 			return nil, err
 		}
+		s.setHealth(id, at, nil) // the disk may have been gone and has come back
 		return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: size}}}, nil
 	}
 	st, err := s.mounts.Stats(ctx, at.Mount)
