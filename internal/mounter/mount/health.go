@@ -114,6 +114,9 @@ func (m *Mounter) Responds(ctx context.Context, at Mount) error {
 	case errors.Is(err, wait.ErrNoAnswer):
 		return fmt.Errorf("the filesystem at %s does not answer: %w: %w", path, fault.MountDead, err)
 	}
+	if gone := at.Stays(); gone != nil { // the error is of what is there now, or of a path that is gone
+		return gone
+	}
 	return fmt.Errorf("the filesystem at %s is dead: %w: %w (stop the pods that use it and unstage the volume)", path, fault.MountDead, err)
 }
 

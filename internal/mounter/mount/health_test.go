@@ -185,3 +185,14 @@ func TestAnEndedCallFindsNoDeadMount(t *testing.T) {
 		}
 	}
 }
+
+// A volume that is unpublished while it is looked at is not dead: its path is gone by then.
+func TestAnUnmountMeanwhileIsNoDeadMount(t *testing.T) {
+	m, at := New(Config{}), Mount{Info: mountinfo.Info{ID: 7, Mountpoint: filepath.Join(t.TempDir(), "gone"), FSType: "ext4"}}
+	if err := m.Responds(t.Context(), at); fault.Of(err) != fault.Unavailable || errors.Is(err, fault.MountDead) {
+		t.Errorf("Responds = %v, want %v", err, fault.Unavailable)
+	}
+	if found, err := m.Health(t.Context(), at); err != nil || len(found) > 0 {
+		t.Errorf("Health = %+v, %v, want nothing", found, err)
+	}
+}
