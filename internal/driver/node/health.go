@@ -152,6 +152,8 @@ func (s *Server) stagedAt(ctx context.Context, table *mount.Table, volume string
 // healthAt returns what is wrong at one path where the volume is, or should be, staged or published.
 func (s *Server) healthAt(ctx context.Context, at mount.State) ([]mount.Health, error) {
 	switch {
+	case at.Use != mount.Free && at.Mount.Stays() != nil:
+		return nil, nil // unpublished or unstaged since the table was read
 	case at.Use == mount.Dead:
 		return []mount.Health{{Severity: mount.Inaccessible, Reason: reasonDeviceGone, Message: fmt.Sprintf(
 			"%s is the mount of a disk that is gone from this machine; stop the pods that use it", at.Path)}}, nil

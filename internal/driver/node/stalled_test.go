@@ -183,6 +183,30 @@ func TestAnUnstagedVolumeHasNoHealth(t *testing.T) {
 	}
 }
 
+// An unstage releases the device of a volume whose health is being read: what the mount table had is neither dead nor another volume's.
+func TestTheHealthDuringAnUnstage(t *testing.T) {
+	s, dir := New(Config{Mounter: mount.New(mount.Config{})}), t.TempDir()
+	table, err := s.mounts.Table()
+	if err != nil {
+		t.Fatal(err)
+	}
+	around, err := table.MountOf(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	around.Mountpoint = dir
+	gone := around
+	gone.ID++ // unmounted
+	for _, use := range []mount.Use{mount.Dead, mount.Foreign} {
+		if got, err := s.healthAt(t.Context(), mount.State{Path: dir, Use: use, Mount: around}); len(got) != 1 || err != nil {
+			t.Errorf("health at a mount = %v, %v, want what is wrong", got, err)
+		}
+		if got, err := s.healthAt(t.Context(), mount.State{Path: dir, Use: use, Mount: gone}); len(got) > 0 || err != nil {
+			t.Errorf("health at a mount that has gone = %v, %v, want nothing", got, err)
+		}
+	}
+}
+
 // lastHealth is a Metrics that keeps the last reasons.
 type lastHealth struct {
 	noMetrics
