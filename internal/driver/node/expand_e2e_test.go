@@ -232,6 +232,27 @@ func TestExpandThroughAReadOnlyTarget(t *testing.T) {
 	v.gone()
 }
 
+// TestExpandOfAVolumeThatIsStagedReadOnly: the answer does not block the mount of the next pod.
+func TestExpandOfAVolumeThatIsStagedReadOnly(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, machineConfig{})
+	for _, fs := range filesystems {
+		v := m.newVolume(fs, sizeFor(fs))
+		v.ok(v.stage, v.unstage)
+		v.capability.GetMount().MountFlags = []string{"ro"}
+		v.ok(v.stage, v.publish)
+		for range 2 {
+			_, err := v.expand(t.Context(), &csi.CapacityRange{RequiredBytes: 2 * sizeFor(fs)})
+			wantCode(t, fs+": expand", err, codes.FailedPrecondition)
+			if err == nil || !strings.Contains(err.Error(), "it is mounted read-only") {
+				t.Errorf("%s: expand = %v, want it to name the cause", fs, err)
+			}
+		}
+		v.ok(v.stage)
+		v.gone()
+	}
+}
+
 // C9, E5: what was restored from a smaller volume has the size that was asked for.
 func TestStageGrowsAFilesystemThatIsSmallerThanItsDevice(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,12 @@ func (m *Mounter) Grow(ctx context.Context, dev mounter.BlockDevice, at State) e
 	if at.Use != Ours || at.Block {
 		return fmt.Errorf("grow the filesystem of %s at %s: %w: the device is not mounted there, or is gone from this machine", dev.Path(), at.Path, fault.Precondition)
 	}
-	if err := m.growMounted(ctx, dev, at.Path, mounter.Filesystem(at.Mount.FSType)); err != nil {
+	err := m.growMounted(ctx, dev, at.Path, mounter.Filesystem(at.Mount.FSType))
+	if err != nil && at.Mount.ReadOnly() {
+		// With another kind the kubelet would not mount the volume for the next pod.
+		err = fmt.Errorf("%w: it is mounted read-only: %w", fault.Precondition, err)
+	}
+	if err != nil {
 		return fmt.Errorf("grow the filesystem of %s at %s: %w", dev.Path(), at.Path, err)
 	}
 	return nil
