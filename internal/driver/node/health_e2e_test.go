@@ -91,6 +91,39 @@ func TestDeadMountIsNeverUsedAgain(t *testing.T) {
 	}
 }
 
+// A filesystem that the kernel has made read-only is not published to another pod for writing, and the next stage repairs it.
+func TestAFilesystemThatTheKernelMadeReadOnly(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, machineConfig{})
+	v := m.newVolume("ext4", 64*mib)
+	v.ok(v.stage, v.publish)
+	must(t, os.WriteFile(filepath.Join("/sys/fs/ext4", filepath.Base(loopsBelow(m.dir)[0]), "trigger_fs_error"), []byte("test"), 0o600))
+	if got := v.health(t); !slices.Equal(got, []string{"DEGRADED FilesystemErrors", "DEGRADED FilesystemReadOnly"}) {
+		t.Errorf("health = %v", got)
+	}
+	_, err := v.expand(t.Context(), &csi.CapacityRange{RequiredBytes: 128 * mib})
+	wantCode(t, "expand", err, codes.FailedPrecondition)
+	if err == nil || !strings.Contains(err.Error(), "read-only") {
+		t.Errorf("expand = %v, want it to name the cause", err)
+	}
+	v.ok(v.unpublish)
+	err = v.publish(t.Context())
+	wantCode(t, "publish", err, codes.FailedPrecondition)
+	if err == nil || !strings.Contains(err.Error(), "after an error") {
+		t.Errorf("publish = %v, want it to name the cause", err)
+	}
+	r := v.publishRequest()
+	r.Readonly = true
+	if _, err := v.NodePublishVolume(t.Context(), r); err != nil {
+		t.Errorf("publish for reading = %v", err)
+	}
+	v.ok(v.unpublish, v.unstage, v.stage, v.publish)
+	if got := v.health(t); got != nil {
+		t.Errorf("health after a new stage = %v, want nothing", got)
+	}
+	v.gone()
+}
+
 // TestDiskThatFailsWhileMounted: the image below the device is cut off, so that every read and write of
 // the disk fails. The health says so, and the volume can be unstaged.
 func TestDiskThatFailsWhileMounted(t *testing.T) {

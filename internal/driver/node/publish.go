@@ -125,6 +125,8 @@ func (s *Server) staged(ctx context.Context, table *mount.Table, dev *device.Dev
 		return refuse("the volume is staged at %s with encryption: %t, which is not what its attributes say", staging, !u.context.LUKS)
 	case !u.block && at.Mount.FSType != string(u.filesystem):
 		return refuse("the volume is staged as %s, not as %s", at.Mount.FSType, u.filesystem)
+	case at.Mount.ReadOnlyByError() && !u.readOnly:
+		return refuse("the kernel has made the filesystem read-only after an error (see its log); scale the workload to zero: the next stage checks it")
 	case at.Mount.ReadOnly() && !u.readOnly:
 		return refuse("the volume is staged read-only and cannot be published for writing")
 	case u.block:

@@ -69,7 +69,7 @@ func (m *Mounter) Health(ctx context.Context, at Mount) ([]Health, error) {
 	if err := m.Responds(ctx, at); errors.Is(err, fault.MountDead) {
 		add(Inaccessible, reasonDead, "%v", err)
 	}
-	if readOnlyByError(at) {
+	if at.ReadOnlyByError() {
 		add(Degraded, reasonReadOnly, "the kernel has made the %s at %s read-only after an error (see the kernel log); "+
 			"stop the pods that use it: the next stage checks it", at.FSType, at.Mountpoint)
 	}
@@ -138,10 +138,10 @@ func listOne(path string) error {
 	return nil
 }
 
-// readOnlyByError reports whether the kernel has made a filesystem read-only after an error.
-func readOnlyByError(info Mount) bool {
-	filesystem := splitMountOptions([]string{info.VFSOptions})
-	return slices.Contains(splitMountOptions([]string{info.Options}), "rw") &&
+// ReadOnlyByError reports whether the kernel has made a filesystem read-only after an error.
+func (m Mount) ReadOnlyByError() bool {
+	filesystem := splitMountOptions([]string{m.VFSOptions})
+	return slices.Contains(splitMountOptions([]string{m.Options}), "rw") &&
 		(slices.Contains(filesystem, "ro") || slices.Contains(filesystem, "emergency_ro"))
 }
 

@@ -33,8 +33,8 @@ func TestReadOnlyByError(t *testing.T) {
 		"a filesystem whose options begin with": {"rw", "rw,rodir", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := readOnlyByError(Mount{Info: mountinfo.Info{Options: tc.mount, VFSOptions: tc.super}}); got != tc.want {
-				t.Errorf("readOnlyByError = %v, want %v", got, tc.want)
+			if got := (Mount{Info: mountinfo.Info{Options: tc.mount, VFSOptions: tc.super}}).ReadOnlyByError(); got != tc.want {
+				t.Errorf("ReadOnlyByError = %v, want %v", got, tc.want)
 			}
 		})
 	}

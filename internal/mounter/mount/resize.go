@@ -22,7 +22,7 @@ func (m *Mounter) Grow(ctx context.Context, dev mounter.BlockDevice, at State) e
 		return fmt.Errorf("grow the filesystem of %s at %s: %w: the device is not mounted there, or is gone from this machine", dev.Path(), at.Path, fault.Precondition)
 	}
 	err := m.growMounted(ctx, dev, at.Path, mounter.Filesystem(at.Mount.FSType))
-	if err != nil && at.Mount.ReadOnly() {
+	if err != nil && (at.Mount.ReadOnly() || at.Mount.ReadOnlyByError()) {
 		// With another kind the kubelet would not mount the volume for the next pod.
 		err = fmt.Errorf("%w: it is mounted read-only: %w", fault.Precondition, err)
 	}
