@@ -56,7 +56,7 @@ func (s *story) encryptedRoom(t *testing.T) error {
 		return err
 	}
 	return s.Until(t.Context(), "the encrypted class has space", patience, func(ctx context.Context) (bool, string, error) {
-		left, err := s.env.room(ctx, name, s.at)
+		left, err := s.env.room(ctx, name, s.env.nodes[0])
 		return err == nil && left > 0, fmt.Sprintf("%d bytes, %v", left, err), nil
 	})
 }
