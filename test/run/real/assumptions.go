@@ -88,10 +88,11 @@ var assumptionsYandex = []Assumption{
 	{Text: "lists show a change once its operation has ended", Shown: "DeleteVolume/it_removes"},
 	{Text: "attached disks can grow, also those of whole drives", Shown: "ExpandVolume/fault.Precondition_where"},
 	{Text: "a growth that needs a detach is FailedPrecondition with \"attached to\"", Why: "cannot be brought about"},
+	{Text: "lists of operations have the newest first", Why: "shows only in the number of reads"},
 	{Text: "an instance's list of operations has the attaches and detaches of its disks", Shown: "Detach/the_empty_node"},
 	{Text: "a detach from an instance without the disk gets InvalidArgument \"Can't find disk in instance\"", Shown: "Detach/not_attached_there"},
 	{Text: "a folder runs 15 operations at a time (`--yandex-max-operations`); further ones get ResourceExhausted with \"active operations\"", Why: "would use up the folder's limit"},
 	{Text: "a new operation can be NotFound for some seconds", Why: "cannot be brought about"},
 	{Text: "a snapshot has the data of the call's instant, except on whole drives", Why: "needs data, and so an instance"},
-	{Text: "requests have no rate limit", Why: "needs a day"},
+	{Text: "a quota of requests is RESOURCE_EXHAUSTED with \"rate quota limit exceed\"", Why: "would use up the account's limit"},
 }
