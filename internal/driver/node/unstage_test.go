@@ -54,7 +54,7 @@ func TestAnUnstageThatFailsKeepsThePlaceOnRecord(t *testing.T) {
 	if err := records.Remember(spec); err != nil {
 		t.Fatal(err)
 	}
-	s := New(Config{Devices: busy{number: unix.Mkdev(7, 1)}, Records: records, Mounter: mount.New(mount.Config{Dir: dir, Sysfs: host.Sysfs(t.TempDir())})})
+	s := New(Config{Devices: busy{number: unix.Mkdev(4095, 1)}, Records: records, Mounter: mount.New(mount.Config{Dir: dir, Sysfs: host.Sysfs(t.TempDir())})})
 	_, err := s.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: "v", StagingTargetPath: spec.Place})
 	if !errors.Is(err, fault.Busy) {
 		t.Fatalf("NodeUnstageVolume = %v, want %v", err, fault.Busy)
