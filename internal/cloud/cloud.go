@@ -66,7 +66,7 @@ type Volumes interface {
 	DeleteVolume(ctx context.Context, id VolumeID) error
 
 	// ListVolumes returns one page, in an order that stays the same while volumes are created and deleted. A page is complete or an
-	// error. fault.StalePage for a token that no earlier page returned.
+	// error. fault.StalePage for a token that no earlier page returned, or whose place cannot be found any more.
 	ListVolumes(ctx context.Context, page Page) (VolumeList, error)
 
 	// ExpandVolume grows a volume to at least this size, rounded up at most to its next step (Volume.SizeStep), and returns when

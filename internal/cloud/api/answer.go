@@ -118,11 +118,3 @@ func Number[T ~string](id T) int {
 
 // IsNumber reports whether this can be such an id.
 func IsNumber[T ~string](id T) bool { return Number(id) > 0 }
-
-// ByNumber compares two such ids.
-func ByNumber(a, b string) int {
-	if order := cmp.Compare(len(a), len(b)); order != 0 {
-		return order
-	}
-	return strings.Compare(a, b)
-}

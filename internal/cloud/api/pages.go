@@ -45,45 +45,95 @@ func (p Pages[T]) All(ctx context.Context) (all []T, err error) {
 	return nil, fmt.Errorf("the list has more than %d pages: %w", maxPages, fault.Unavailable)
 }
 
-// Complete reads all pages of a list with a stable order. With numbered pages, a deletion moves all later entries up by one, and one of
-// them may move from a later page to one that was read already. So Complete chooses a page size with which the next page overlaps the
-// entries that were read: if its first entry is known, none was missed in between. Otherwise it continues at an earlier page. The list
-// ends with a page that is shorter than its size; what a page tells about the next one may be newer than its entries. The result has
-// every entry that existed all the time, or is an error (failure P5); it may have entries that were deleted meanwhile.
-func Complete[T any, K comparable](ctx context.Context, p Pages[T], id func(T) K) ([]T, error) {
-	var all []T
-	known := map[K]bool{}
-	read, farthest, tries := 0, 0, 0
+// Place is a place in a list. The zero Place is its beginning.
+type Place struct {
+	// Before is how many entries were before the place when it was read.
+	Before int
+	// Last has the ids of the last ones of them.
+	Last []string
+}
+
+// hasAll reports whether Last has all entries before the place.
+func (p Place) hasAll() bool { return p.Before <= len(p.Last) }
+
+// Complete reads all pages of a list with a stable order. The result has every entry that existed all the time, or is an error (failure
+// P5); it may have entries that were deleted meanwhile.
+func Complete[T any](ctx context.Context, p Pages[T], id func(T) string) ([]T, error) {
+	all, _, err := p.After(ctx, Place{}, id, func([]T) bool { return false })
+	return all, err
+}
+
+// After reads a list with a stable order from a place until it ends or enough entries were read. behind is the number of entries up to
+// there, when the last page was read. It reads the pages there, and the whole list only if the place has moved away. The result is as
+// Complete's. fault.StalePage if all entries in Last were deleted.
+func (p Pages[T]) After(ctx context.Context, from Place, id func(T) string, enough func([]T) bool) (some []T, behind int, err error) {
+	some, behind, found, err := p.read(ctx, from, id, enough)
+	if found || err != nil {
+		return some, behind, err
+	}
+	all, behind, _, err := p.read(ctx, Place{}, id, func([]T) bool { return false })
+	if err != nil {
+		return nil, 0, err
+	}
+	end := endOf(all, func(entry T) bool { return slices.Contains(from.Last, id(entry)) })
+	if end == 0 {
+		return nil, 0, fmt.Errorf("the entries at the end of the page before were deleted meanwhile: %w", fault.StalePage)
+	}
+	return all[end:], behind, nil
+}
+
+// read reads from a place on; found is false if the place is not on the page where it should be. With numbered pages, a deletion moves all
+// later entries up by one, and one of them may move from a later page to one that was read already. So read chooses a page size with which
+// the next page overlaps the entries that were read: if it has one of them, none was missed in between. Otherwise it continues at an
+// earlier page. The list ends with a page that is shorter than its size; what a page tells about the next one may be newer than its entries.
+func (p Pages[T]) read(ctx context.Context, from Place, id func(T) string, enough func([]T) bool) (all []T, behind int, found bool, err error) {
+	known := map[string]bool{}
+	for _, last := range from.Last {
+		known[last] = true
+	}
+	read, farthest, tries := from.Before, from.Before, 0
 	for range 2 * maxPages {
 		number, size := p.behind(read)
 		page, last, err := p.Read(ctx, number, size)
 		if err != nil {
-			return nil, err
+			return nil, 0, false, err
 		}
-		if number > 1 && (len(page) == 0 || !known[id(page[0])]) {
+		end := endOf(page, func(entry T) bool { return known[id(entry)] })
+		switch {
+		case end == 0 && len(all) == 0 && (number > 1 || !from.hasAll()):
+			return nil, 0, false, nil
+		case end == 0 && number > 1:
 			read = max(0, read-size)
-		} else {
-			for _, entry := range page {
-				if !known[id(entry)] {
-					known[id(entry)], all = true, append(all, entry)
-				}
-			}
-			if last && len(page) < size {
-				return all, nil
+		default:
+			for _, entry := range page[end:] {
+				known[id(entry)], all = true, append(all, entry)
 			}
 			read = (number-1)*size + len(page)
+			if last && len(page) < size || enough(all) {
+				return all, read, true, nil
+			}
 		}
 		switch tries++; {
 		case read > farthest:
 			farthest, tries = read, 0
 		case tries == maxTries:
-			return nil, fmt.Errorf("the list changed each of the %d times that it was read behind its first %d entries: %w", maxTries, farthest, fault.Unavailable)
+			return nil, 0, false, fmt.Errorf("the list changed each of the %d times that it was read behind its first %d entries: %w", maxTries, farthest, fault.Unavailable)
 		}
 		if len(all) > maxEntries {
-			return nil, fmt.Errorf("the list has more than %d entries: %w", maxEntries, fault.Unavailable)
+			return nil, 0, false, fmt.Errorf("the list has more than %d entries: %w", maxEntries, fault.Unavailable)
 		}
 	}
-	return nil, fmt.Errorf("the list has more than %d pages: %w", maxPages, fault.Unavailable)
+	return nil, 0, false, fmt.Errorf("the list has more than %d pages: %w", maxPages, fault.Unavailable)
+}
+
+// endOf returns the index after the last entry for which is returns true; 0 if there is none.
+func endOf[T any](page []T, is func(T) bool) int {
+	for end := len(page); end > 0; end-- {
+		if is(page[end-1]) {
+			return end
+		}
+	}
+	return 0
 }
 
 // behind returns the number and size of the page that overlaps the entries read so far by a twentieth of the largest page, and reaches as
@@ -102,43 +152,77 @@ func (p Pages[T]) behind(read int) (number, size int) {
 type Listing[T any] struct {
 	// Of identifies the list in its tokens: tokens of another list are stale.
 	Of string
-	// ID returns an entry's id, and Compare compares ids.
-	ID      func(T) string
-	Compare func(a, b string) int
-	// Read reads the whole list.
-	Read func(ctx context.Context) ([]T, error)
+	// ID returns an entry's id.
+	ID func(T) string
+	// Keep reports whether the list has an entry; nil: it has all.
+	Keep func(T) bool
+	// After reads the entries after a place in a stable order, as Pages.After.
+	After func(ctx context.Context, from Place, enough func([]T) bool) (some []T, behind int, err error)
 }
 
-// Part returns one page of the list, ordered by id, and the token of the next page. A token contains the last id of the page before, so
-// creations and deletions, even of that entry, move nothing. fault.StalePage for a token of another list, before anything is sent.
+// Listing returns the list for callers.
+func (p Pages[T]) Listing(of string, id func(T) string) Listing[T] {
+	return Listing[T]{Of: of, ID: id, After: func(ctx context.Context, from Place, enough func([]T) bool) ([]T, int, error) {
+		return p.After(ctx, from, id, enough)
+	}}
+}
+
+// Part returns one page of the list and the token of the next. A token contains the last ids up to its place, so creations and deletions
+// move nothing. fault.StalePage for a token of another list, before anything is sent, and if all entries in the token were deleted.
 func (l Listing[T]) Part(ctx context.Context, page cloud.Page) (part []T, next string, err error) {
-	behind, _, _ := strings.Cut(page.Token, tokenMark)
-	if page.Token != l.token(behind) {
-		return nil, "", fmt.Errorf("token %.80q: %w", page.Token, fault.StalePage)
-	}
-	if part, err = l.Read(ctx); err != nil {
+	from, err := l.place(page.Token)
+	if err != nil {
 		return nil, "", err
 	}
-	slices.SortFunc(part, func(a, b T) int { return l.Compare(l.ID(a), l.ID(b)) })
-	if behind != "" {
-		part = slices.DeleteFunc(part, func(v T) bool { return l.Compare(l.ID(v), behind) <= 0 })
+	kept := func(all []T) (some []T) {
+		for _, entry := range all {
+			if l.Keep == nil || l.Keep(entry) {
+				some = append(some, entry)
+			}
+		}
+		return some
 	}
-	if page.Most > 0 && len(part) > page.Most {
-		part = part[:page.Most]
-		next = l.token(l.ID(part[len(part)-1]))
+	all, behind, err := l.After(ctx, from, func(all []T) bool { return page.Most > 0 && len(all) > page.Most && len(kept(all)) > page.Most })
+	if err != nil {
+		return nil, "", err
 	}
-	return part, next, nil
+	if part = kept(all); page.Most == 0 || len(part) <= page.Most {
+		return part, "", nil
+	}
+	part = part[:page.Most]
+	end := endOf(all, func(entry T) bool { return l.ID(entry) == l.ID(part[len(part)-1]) })
+	for _, entry := range all[max(0, end-lastIDs):end] {
+		from.Last = append(from.Last, l.ID(entry))
+	}
+	return part, l.token(Place{Before: max(0, behind-len(all)+end), Last: from.Last[max(0, len(from.Last)-lastIDs):]}), nil
 }
 
-// tokenMark separates the id and the checksum in a token; no id contains it.
-const tokenMark = "."
+const (
+	// tokenMark separates the parts of a token; no id contains it.
+	tokenMark = "."
+	// lastIDs is how many ids a token has: with three UUIDs it is below the 128 bytes of CSI's strings.
+	lastIDs = 3
+)
 
-// token returns the token of the page after an id. It has a checksum because any number could be an id.
-func (l Listing[T]) token(id string) string {
-	if id == "" {
-		return ""
-	}
+// token returns the token of a place. It has a checksum because any number could be an id.
+func (l Listing[T]) token(p Place) string {
+	text := strings.Join(append([]string{strconv.Itoa(p.Before)}, p.Last...), tokenMark)
 	check := fnv.New32a()
-	_, _ = check.Write([]byte(l.Of + tokenMark + id))
-	return id + tokenMark + strconv.FormatUint(uint64(check.Sum32()), 36)
+	_, _ = check.Write([]byte(l.Of + tokenMark + text))
+	return text + tokenMark + strconv.FormatUint(uint64(check.Sum32()), 36)
+}
+
+// place returns the place of a token.
+func (l Listing[T]) place(token string) (p Place, err error) {
+	if token == "" {
+		return Place{}, nil
+	}
+	if words := strings.Split(token, tokenMark); len(words) > 2 {
+		p.Last = words[1 : len(words)-1]
+		p.Before, _ = strconv.Atoi(words[0])
+	}
+	if token != l.token(p) {
+		return Place{}, fmt.Errorf("token %.80q: %w", token, fault.StalePage)
+	}
+	return p, nil
 }

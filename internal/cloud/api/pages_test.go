@@ -4,7 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
-	"strings"
+	"strconv"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -63,7 +63,7 @@ func TestAListOfABusyAccountIsComplete(t *testing.T) {
 			}
 		}}
 		before := slices.Clone(s.entries)
-		got, err := api.Complete(t.Context(), s.pages(10), func(n int) int { return n })
+		got, err := api.Complete(t.Context(), s.pages(10), strconv.Itoa)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -83,7 +83,7 @@ func TestAListIsReadAboutOnce(t *testing.T) {
 	for _, entries := range []int{0, 1, 199, 200, 201, 1000, 5000, 20_000} {
 		for _, largest := range []int{200, 500} {
 			still := &shelf{entries: sequence(entries), change: func(*shelf) {}}
-			got, err := api.Complete(t.Context(), still.pages(largest), func(n int) int { return n })
+			got, err := api.Complete(t.Context(), still.pages(largest), strconv.Itoa)
 			if bar := max(1, (entries+largest-1)/largest*6/5+1); err != nil || !slices.Equal(got, still.entries) || still.reads > bar {
 				t.Errorf("%d entries in pages of %d: Complete = %d entries, %v after %d reads, want all and at most %d", entries, largest, len(got), err, still.reads, bar)
 			}
@@ -93,62 +93,161 @@ func TestAListIsReadAboutOnce(t *testing.T) {
 
 func TestAListThatNeverStandsStillIsAnError(t *testing.T) {
 	never := &shelf{entries: sequence(90), change: func(s *shelf) { s.entries = sequence((s.reads + 1) * 90)[s.reads*90:] }}
-	_, err := api.Complete(t.Context(), never.pages(20), func(n int) int { return n })
+	_, err := api.Complete(t.Context(), never.pages(20), strconv.Itoa)
 	cloudtest.Want(t, err, fault.Unavailable, "the list changed")
 	if never.reads > 20 {
 		t.Errorf("that is known after %d reads", never.reads)
 	}
 	endless := &shelf{entries: sequence(1 << 20), change: func(*shelf) {}}
-	_, err = api.Complete(t.Context(), endless.pages(500), func(n int) int { return n })
+	_, err = api.Complete(t.Context(), endless.pages(500), strconv.Itoa)
 	cloudtest.Want(t, err, fault.Unavailable, "more than")
 }
 
-func listing(of string, compare func(a, b string) int, ids ...string) api.Listing[string] {
-	return api.Listing[string]{
-		Of: of, ID: func(s string) string { return s }, Compare: compare,
-		Read: func(context.Context) ([]string, error) { return slices.Clone(ids), nil },
+// walk reads a list in pages of callers. restarts counts how often a token was stale and the list was read from its beginning.
+func walk(t *testing.T, l api.Listing[int], most int) (all []int, pages, restarts int) {
+	t.Helper()
+	for page := (cloud.Page{Most: most}); ; {
+		part, next, err := l.Part(t.Context(), page)
+		switch {
+		case fault.Of(err) == fault.StalePage && restarts < 100:
+			all, pages, page.Token = nil, 0, ""
+			restarts++
+			continue
+		case err != nil || len(part) > most || len(next) > 128 || pages > 20_000:
+			t.Fatalf("Part = %d entries, %q, %v", len(part), next, err)
+		}
+		all, pages = append(all, part...), pages+1
+		if page.Token = next; next == "" {
+			return all, pages, restarts
+		}
+	}
+}
+
+// P5: a list that is read in pages of callers is complete too, and has no entry twice.
+func TestPartsOfAListOfABusyAccountAreComplete(t *testing.T) {
+	restarts, lists := 0, 0
+	for seed := range uint64(3000) {
+		chance, newest := rand.New(rand.NewPCG(seed, 2)), 1000
+		s := &shelf{entries: sequence(20 + chance.IntN(80)), late: seed%2 == 0, change: func(s *shelf) {
+			if chance.IntN(8) > 0 {
+				return
+			}
+			for range 1 + chance.IntN(3) {
+				if len(s.entries) > 0 {
+					i := chance.IntN(len(s.entries))
+					s.entries = slices.Delete(s.entries, i, i+1)
+				}
+				switch chance.IntN(3) {
+				case 0:
+					s.entries = append(s.entries, newest)
+				case 1:
+					s.entries = slices.Insert(s.entries, 0, newest)
+				}
+				newest++
+			}
+		}}
+		before := slices.Clone(s.entries)
+		list := s.pages(10).Listing("entries", strconv.Itoa)
+		if seed%3 == 0 {
+			list.Keep = func(n int) bool { return n%3 > 0 }
+		}
+		got, _, again := walk(t, list, 1+chance.IntN(30))
+		lists, restarts = lists+1, restarts+again
+		for _, entry := range before {
+			if slices.Contains(s.entries, entry) && (list.Keep == nil || list.Keep(entry)) && !slices.Contains(got, entry) {
+				t.Errorf("seed %d: the list of %v lacks %d", seed, got, entry)
+			}
+		}
+		if slices.Sort(got); len(slices.Compact(slices.Clone(got))) != len(got) {
+			t.Errorf("seed %d: the list has an entry twice: %v", seed, got)
+		}
+	}
+	t.Logf("%d lists, %d restarts", lists, restarts)
+}
+
+// A caller's page costs the cloud's pages that it spans, and one for its beginning and its end.
+func TestAPartOfAListReadsItsPagesOnly(t *testing.T) {
+	for _, entries := range []int{5000, 20_000} {
+		for _, largest := range []int{200, 500} {
+			for _, most := range []int{1, 100, largest, 1000, 5000} {
+				still := &shelf{entries: sequence(entries), change: func(*shelf) {}}
+				got, pages, restarts := walk(t, still.pages(largest).Listing("entries", strconv.Itoa), most)
+				if bar := pages * (most*6/5/largest + 2); !slices.Equal(got, still.entries) || restarts > 0 || still.reads > bar {
+					t.Errorf("%d entries in pages of %d, %d for a caller: %d entries in %d pages, %d restarts, %d reads, want at most %d", entries, largest, most, len(got), pages, restarts, still.reads, bar)
+				}
+				t.Logf("%d entries in pages of %d, %d for a caller: %d pages, %d reads", entries, largest, most, pages, still.reads)
+			}
+		}
 	}
 }
 
 func TestPartsOfAList(t *testing.T) {
-	behind := func(id string) string { // the token of the page that begins there
-		_, token, err := listing("a", strings.Compare, id, "zz").Part(t.Context(), cloud.Page{Most: 1})
-		cloudtest.Must(t, err)
-		return token
-	}
 	for name, tc := range map[string]struct {
-		most int
-		from string
-		want []string
-		next string
+		remove []int // after the page of 4, 5 and 6
+		insert int   // at the beginning
+		want   []int
 	}{
-		"all":                      {0, "", []string{"a", "b", "c", "d"}, ""},
-		"the first page":           {2, "", []string{"a", "b"}, behind("b")},
-		"the last page":            {2, behind("b"), []string{"c", "d"}, ""},
-		"a token that has gone":    {2, behind("aa"), []string{"b", "c"}, behind("c")},
-		"a token behind the end":   {0, behind("z"), nil, ""},
-		"a page as long as it all": {4, "", []string{"a", "b", "c", "d"}, ""},
+		"nothing changed":                        {nil, 0, []int{7, 8, 9}},
+		"the last entry was deleted":             {[]int{6}, 0, []int{7, 8, 9}},
+		"two were deleted":                       {[]int{5, 6}, 0, []int{7, 8, 9}},
+		"all before were deleted, but for one":   {[]int{0, 1, 2, 3, 5, 6}, 0, []int{7, 8, 9}},
+		"the next was deleted":                   {[]int{7}, 0, []int{8, 9}},
+		"many came before":                       {nil, 300, []int{7, 8, 9}},
+		"many came before, and two were deleted": {[]int{5, 6}, 300, []int{7, 8, 9}},
+		"all of the token were deleted":          {[]int{4, 5, 6}, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			part, next, err := listing("a", strings.Compare, "d", "b", "a", "c").Part(t.Context(), cloud.Page{Most: tc.most, Token: tc.from})
-			if !slices.Equal(part, tc.want) || next != tc.next || err != nil {
-				t.Errorf("Part = %q, %q, %v, want %q, %q", part, next, err, tc.want, tc.next)
+			s := &shelf{entries: sequence(10), change: func(*shelf) {}}
+			list := s.pages(20).Listing("entries", strconv.Itoa)
+			_, first, err := list.Part(t.Context(), cloud.Page{Most: 4})
+			cloudtest.Must(t, err)
+			part, next, err := list.Part(t.Context(), cloud.Page{Most: 3, Token: first})
+			cloudtest.Must(t, err)
+			if !slices.Equal(part, []int{4, 5, 6}) {
+				t.Fatalf("the second page has %v", part)
+			}
+			s.entries = slices.DeleteFunc(s.entries, func(n int) bool { return slices.Contains(tc.remove, n) })
+			for n := range tc.insert {
+				s.entries = slices.Insert(s.entries, 0, 1000+n)
+			}
+			part, last, err := list.Part(t.Context(), cloud.Page{Most: 3, Token: next})
+			if tc.want == nil {
+				cloudtest.Want(t, err, fault.StalePage, "deleted meanwhile")
+			} else if !slices.Equal(part, tc.want) || last != "" || err != nil {
+				t.Errorf("the third page has %v, %q, %v, want %v and no next one", part, last, err, tc.want)
 			}
 		})
 	}
 }
 
-// Where ids are numbers, a number that no page returned is not taken for a token, and neither is another list's.
+// A place that has moved far away is found by reading the whole list once.
+func TestAPlaceThatMovesFarAway(t *testing.T) {
+	s := &shelf{entries: sequence(5000), change: func(*shelf) {}}
+	list := s.pages(200).Listing("entries", strconv.Itoa)
+	_, next, err := list.Part(t.Context(), cloud.Page{Most: 4000})
+	cloudtest.Must(t, err)
+	s.entries, s.reads = append(sequence(8000)[5000:], s.entries...), 0
+	part, _, err := list.Part(t.Context(), cloud.Page{Token: next})
+	if err != nil || !slices.Equal(part, sequence(5000)[4000:]) || s.reads > 8000/200*6/5+1 {
+		t.Errorf("the second page has %d entries, %v after %d reads", len(part), err, s.reads)
+	}
+}
+
+// A number that no page returned is not taken for a token, and neither is another list's.
 func TestATokenThatNoPageReturnedIsStale(t *testing.T) {
-	list, others := listing("one", api.ByNumber, "1", "2"), listing("two", api.ByNumber, "1", "2")
+	s := &shelf{entries: sequence(9), change: func(*shelf) {}}
+	list, others := s.pages(10).Listing("one", strconv.Itoa), s.pages(10).Listing("two", strconv.Itoa)
 	_, token, err := list.Part(t.Context(), cloud.Page{Most: 1})
 	cloudtest.Must(t, err)
 	_, anothers, err := others.Part(t.Context(), cloud.Page{Most: 1})
 	cloudtest.Must(t, err)
-	list.Read = func(context.Context) ([]string, error) { t.Error("the list is read"); return nil, nil }
-	for _, other := range []string{"1", "1.", ".", "2" + token[1:], token + "x", token + "." + token, anothers} {
+	reads := s.reads
+	for _, other := range []string{"1", "1.", ".", "..", "2" + token[1:], "1" + token, token + "x", token + "." + token, anothers} {
 		_, _, err := list.Part(t.Context(), cloud.Page{Token: other})
 		cloudtest.Want(t, err, fault.StalePage)
+	}
+	if s.reads > reads {
+		t.Error("the list was read")
 	}
 }
 
@@ -157,8 +256,5 @@ func TestIDsThatAreNumbers(t *testing.T) {
 		if n := api.Number(id); n != want || api.IsNumber(id) != (want > 0) {
 			t.Errorf("Number(%q) = %d", id, n)
 		}
-	}
-	if got := slices.SortedFunc(slices.Values([]string{"10", "9", "100", "11"}), api.ByNumber); !slices.Equal(got, []string{"9", "10", "11", "100"}) {
-		t.Errorf("by number: %q", got)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/digitalocean/godo"
@@ -149,18 +148,14 @@ func (c *Cloud) readSnapshot(ctx context.Context, id cloud.SnapshotID) (*snapsho
 
 // ListSnapshots returns one page of all snapshots, or of one volume's.
 func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
-	part, next, err := api.Listing[snapshot]{
-		Of: "snapshots of " + c.cluster, ID: snapshotID, Compare: strings.Compare,
-		Read: func(ctx context.Context) ([]snapshot, error) {
-			switch {
-			case of == "":
-				return c.allSnapshots(ctx, budget.List)
-			case objectID(of):
-				return c.snapshotsOf(ctx, of)
-			}
-			return nil, nil
-		},
-	}.Part(ctx, page)
+	all := c.snapshotPages(budget.List)
+	switch {
+	case of != "" && !objectID(of):
+		return cloud.SnapshotList{}, nil
+	case of != "":
+		all = c.snapshotPagesOf(of)
+	}
+	part, next, err := all.Listing("snapshots of "+c.cluster+" "+string(of), snapshotID).Part(ctx, page)
 	if err != nil {
 		return cloud.SnapshotList{}, fmt.Errorf("list snapshots: %w", err)
 	}
@@ -177,23 +172,32 @@ func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud
 
 // allSnapshots reads all snapshots of volumes that the token may see.
 func (c *Cloud) allSnapshots(ctx context.Context, p budget.Priority) ([]snapshot, error) {
-	return api.Complete(ctx, pages(listOf[snapshot]{
-		doing: "list snapshots", key: "snapshots", priority: p, call: c.sdk.Snapshots.ListVolume,
-	}), snapshotID)
+	return api.Complete(ctx, c.snapshotPages(p), snapshotID)
+}
+
+func (c *Cloud) snapshotPages(p budget.Priority) api.Pages[snapshot] {
+	return pages(listOf[snapshot]{doing: "list snapshots", key: "snapshots", priority: p, call: c.sdk.Snapshots.ListVolume})
 }
 
 // snapshotsOf reads the snapshots of one volume. A volume that does not exist has none.
 func (c *Cloud) snapshotsOf(ctx context.Context, id cloud.VolumeID) ([]snapshot, error) {
-	all, err := api.Complete(ctx, pages(listOf[snapshot]{
+	return api.Complete(ctx, c.snapshotPagesOf(id), snapshotID)
+}
+
+func (c *Cloud) snapshotPagesOf(id cloud.VolumeID) api.Pages[snapshot] {
+	all := pages(listOf[snapshot]{
 		doing: "list the snapshots of volume " + string(id), key: "snapshots",
 		call: func(ctx context.Context, opt *godo.ListOptions) ([]snapshot, *godo.Response, error) {
 			return c.sdk.Storage.ListSnapshots(ctx, string(id), opt)
 		},
-	}), snapshotID)
-	if api.NotFound(err) {
-		return nil, nil
-	}
-	return all, err
+	})
+	return api.Pages[snapshot]{Largest: all.Largest, Read: func(ctx context.Context, number, size int) ([]snapshot, bool, error) {
+		some, last, err := all.Read(ctx, number, size)
+		if api.NotFound(err) {
+			return nil, true, nil
+		}
+		return some, last, err
+	}}
 }
 
 func snapshotID(s snapshot) string { return s.ID }

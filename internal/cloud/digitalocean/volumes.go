@@ -90,20 +90,14 @@ func (c *Cloud) named(ctx context.Context, name string) ([]volume, error) {
 	return same, nil
 }
 
-// ListVolumes returns one page of all volumes in all regions that the token may see, ordered by their ids. The attacher compares the list
+// ListVolumes returns one page of all volumes in all regions that the token may see, in the cloud's order. The attacher compares the list
 // with the attachments.
 func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
-	id := func(v volume) string { return v.ID }
-	part, next, err := api.Listing[volume]{
-		Of: "volumes of " + c.cluster, ID: id, Compare: strings.Compare,
-		Read: func(ctx context.Context) ([]volume, error) {
-			all, err := api.Complete(ctx, pages(c.volumes("list volumes", "", budget.List)), id)
-			if err == nil {
-				c.many.Store(len(all) > perPage)
-			}
-			return all, err
-		},
-	}.Part(ctx, page)
+	all := pages(c.volumes("list volumes", "", budget.List))
+	part, next, err := all.Listing("volumes of "+c.cluster, func(v volume) string { return v.ID }).Part(ctx, page)
+	if err == nil && page == (cloud.Page{}) {
+		c.many.Store(len(part) > perPage)
+	}
 	if err != nil {
 		return cloud.VolumeList{}, fmt.Errorf("list volumes: %w", err)
 	}

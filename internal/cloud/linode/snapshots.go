@@ -153,13 +153,14 @@ func (s snapshots) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) erro
 
 // ListSnapshots returns one page of all snapshots, or of one volume's.
 func (s snapshots) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
-	listing := s.c.listing("snapshots", isSnapshot)
-	if n := api.Number(of); n > 0 {
-		listing = s.c.listing("snapshots", func(v *volume) bool { return snapshotOfVolume(v, n) })
-	} else if of != "" {
-		listing.Read = func(context.Context) ([]volume, error) { return nil, nil }
+	what, keep, n := "snapshots", isSnapshot, api.Number(of)
+	switch {
+	case n > 0:
+		what, keep = "snapshots of volume "+string(of), func(v *volume) bool { return snapshotOfVolume(v, n) }
+	case of != "":
+		return cloud.SnapshotList{}, nil
 	}
-	part, next, err := listing.Part(ctx, page)
+	part, next, err := s.c.listing(what, keep).Part(ctx, page)
 	if err != nil {
 		return cloud.SnapshotList{}, fmt.Errorf("list snapshots: %w", err)
 	}
@@ -170,16 +171,12 @@ func (s snapshots) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cl
 	return list, nil
 }
 
-// listing lists the volumes of all regions that keep chooses, ordered by their ids.
+// listing lists the volumes of all regions that keep chooses, in the cloud's order.
 func (c *Cloud) listing(what string, keep func(v *volume) bool) api.Listing[volume] {
-	return api.Listing[volume]{
-		Of: what + " of " + c.cluster, ID: func(v volume) string { return string(volumeID(v.ID)) }, Compare: api.ByNumber,
-		Read: func(ctx context.Context) ([]volume, error) {
-			all, err := api.Complete(ctx, pages(listOf[volume]{doing: "list " + what, call: c.sdk.ListVolumes, priority: budget.List}),
-				func(v volume) int { return v.ID })
-			return slices.DeleteFunc(all, func(v volume) bool { return gone(&v) || !keep(&v) }), err
-		},
-	}
+	all := pages(listOf[volume]{doing: "list " + what, call: c.sdk.ListVolumes, priority: budget.List})
+	list := all.Listing(what+" of "+c.cluster, func(v volume) string { return string(volumeID(v.ID)) })
+	list.Keep = func(v volume) bool { return !gone(&v) && keep(&v) }
+	return list
 }
 
 // snapshotOf returns a snapshot as a cloud.Snapshot.

@@ -70,7 +70,7 @@ func (c *Cloud) filtered(ctx context.Context, label any, p budget.Priority) ([]v
 	return same, err
 }
 
-// ListVolumes returns one page of all volumes in all regions that the token may see, ordered by their ids. The attacher compares the list
+// ListVolumes returns one page of all volumes in all regions that the token may see, in the cloud's order. The attacher compares the list
 // with the attachments.
 func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
 	part, next, err := c.listing("volumes", func(v *volume) bool { return !isSnapshot(v) }).Part(ctx, page)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
@@ -126,6 +127,20 @@ func allPages[T any](ctx context.Context, read pageReader[T]) (all []T, pages in
 	return nil, 0, fmt.Errorf("the list has more than %d pages or %d entries: %w", maxPages, maxEntries, fault.Unavailable)
 }
 
+// listing lists what read reads, ordered by ids. Each page reads the whole list: a place in it would need the cloud's page tokens, which
+// may be as long as 100 bytes and have no documented meaning.
+func listing[T interface{ GetId() string }](of string, read func(context.Context) ([]T, error)) api.Listing[T] {
+	return api.Listing[T]{Of: of, ID: T.GetId, After: func(ctx context.Context, from api.Place, _ func([]T) bool) ([]T, int, error) {
+		all, err := read(ctx)
+		slices.SortFunc(all, func(a, b T) int { return strings.Compare(a.GetId(), b.GetId()) })
+		before := 0
+		if n := len(from.Last); n > 0 {
+			before = sort.Search(len(all), func(i int) bool { return all[i].GetId() > from.Last[n-1] })
+		}
+		return all[before:], len(all), err
+	}}
+}
+
 // allDisks reads all disks of the folder, including those of others: the attacher compares the list with the attachments.
 func (c *Cloud) allDisks(ctx context.Context) ([]*compute.Disk, error) {
 	all, err := complete(ctx, (*compute.Disk).GetId, func(ctx context.Context, token string) ([]*compute.Disk, string, error) {
@@ -137,9 +152,7 @@ func (c *Cloud) allDisks(ctx context.Context) ([]*compute.Disk, error) {
 
 // ListVolumes returns one page of all disks of the folder, including boot disks, ordered by their ids.
 func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
-	part, next, err := api.Listing[*compute.Disk]{
-		Of: "disks of " + c.folder, ID: (*compute.Disk).GetId, Compare: strings.Compare, Read: c.allDisks,
-	}.Part(ctx, page)
+	part, next, err := listing("disks of "+c.folder, c.allDisks).Part(ctx, page)
 	if err != nil {
 		return cloud.VolumeList{}, fmt.Errorf("list volumes: %w", err)
 	}
@@ -152,16 +165,13 @@ func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 
 // ListSnapshots returns one page of all snapshots, or of one disk's.
 func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
-	part, next, err := api.Listing[*compute.Snapshot]{
-		Of: "snapshots of " + c.folder, ID: (*compute.Snapshot).GetId, Compare: strings.Compare,
-		Read: func(ctx context.Context) ([]*compute.Snapshot, error) {
-			if of != "" && !objectID(of) {
-				return nil, nil
-			}
-			all, err := c.allSnapshots(ctx, budget.List, "")
-			return slices.DeleteFunc(all, func(s *compute.Snapshot) bool { return of != "" && s.GetSourceDiskId() != string(of) }), err
-		},
-	}.Part(ctx, page)
+	if of != "" && !objectID(of) {
+		return cloud.SnapshotList{}, nil
+	}
+	part, next, err := listing("snapshots of "+c.folder+" "+string(of), func(ctx context.Context) ([]*compute.Snapshot, error) {
+		all, err := c.allSnapshots(ctx, budget.List, "")
+		return slices.DeleteFunc(all, func(s *compute.Snapshot) bool { return of != "" && s.GetSourceDiskId() != string(of) }), err
+	}).Part(ctx, page)
 	if err != nil {
 		return cloud.SnapshotList{}, fmt.Errorf("list snapshots: %w", err)
 	}
