@@ -133,7 +133,7 @@ func TestRecordBesideForeignData(t *testing.T) {
 			if _, err := newMachine(k).EnsureFormatted(t.Context(), dev, req); err == nil {
 				t.Fatal("mkfs was killed and EnsureFormatted = nil")
 			}
-			must(t, tc.program[0], append(tc.program[1:], dev.Path())...) // somebody made use of it
+			must(t, tc.program[0], append(tc.program[1:], dev.Path())...) // it has a use now
 			before := dev.sum()
 			req.Begun, req.FormatNonZero, req.BlankCreated = format.BegunOnDevice, true, true
 			if _, err := newMachine(programs).EnsureFormatted(t.Context(), dev, req); (err == nil) != tc.used || err != nil && !errors.Is(err, fault.Precondition) {
