@@ -135,7 +135,7 @@ func withPolicy(fs mounter.Filesystem, options []string) []string {
 	return options
 }
 
-// flagsOf returns the mount flags among options. With strictatime the kernel ignores noatime, in whichever order they are.
+// flagsOf returns the mount flags among options. With strictatime the kernel ignores noatime in any order (fs/namespace.c, path_mount).
 func flagsOf(options []string) uintptr {
 	var flags uintptr
 	strict := false
