@@ -78,7 +78,7 @@ func allocated(t *testing.T, file string) int64 {
 }
 
 // L6: a trim of the pool's filesystem, as fstrim.timer does it, must not give away the space of the volumes: not after
-// the start, not after the pool was mounted anew, and not after a stage.
+// the start, not after the pool was mounted again, and not after a stage.
 func TestPoolInAFileIsNotTrimmedAway(t *testing.T) {
 	for fs := range mkfs {
 		t.Run(fs, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestPoolInAFileIsNotTrimmedAway(t *testing.T) {
 			}
 			mount()
 			wantKind(t, "Check after the remount", disks.Check(t.Context()), fault.None)
-			trimmed("after it was mounted anew")
+			trimmed("after it was mounted again")
 
 			if err := mounts.Unmount(dir); err != nil {
 				t.Fatal(err)

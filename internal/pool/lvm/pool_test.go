@@ -550,7 +550,7 @@ func TestGroupCreateThatWasNotRepeated(t *testing.T) {
 		t.Fatalf("List = %+v, want one that is unfinished", entries)
 	}
 	wantKind(t, "Delete", p.Delete(t.Context(), entries[0].ID), fault.Precondition)
-	// Of another size it begins anew.
+	// Of another size it begins again.
 	r, err := p.Create(t.Context(), pool.NewVolume{Name: "a", Size: 32 << 20})
 	if err != nil || r.ID == entries[0].ID || len(host.Groups()[0].Volumes) != 1 {
 		t.Errorf("Create of another size = %+v, %v", r, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// fleet is the controllers of a run. Each is started anew after it was killed.
+// fleet is the controllers of a run. Each is started again after it was killed.
 type fleet interface {
 	// start begins a life of a controller.
 	start(number int) error

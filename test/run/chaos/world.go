@@ -8,7 +8,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 )
 
-// World is one cloud account, with all that a test may see of it and do to it. It is made anew for each
+// World is one cloud account, with all that a test may see of it and do to it. It is made again for each
 // run. Its methods are safe for concurrent use.
 type World interface {
 	// Names are the driver's names with this cloud.

@@ -200,7 +200,7 @@ func (c takenOver) wantListed(v *programs.Volume) {
 	}
 }
 
-// attached: the VolumeAttachment is the vendor's, and its context is never written anew.
+// attached: the VolumeAttachment is the vendor's, and its context is never written again.
 func (c takenOver) attached(kind string) {
 	v := c.persistentVolume("attached-"+kindName(kind), kind)
 	c.attachAsVendor(v)

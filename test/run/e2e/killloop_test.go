@@ -306,7 +306,7 @@ func TestKilledWithinAnyStep(t *testing.T) {
 	}
 }
 
-// startsOver takes the way out of a first format that was cut off: the volume, which was never mounted, is deleted and made anew.
+// startsOver takes the way out of a first format that was cut off: the volume, which was never mounted, is deleted and made again.
 func (l *life) startsOver() {
 	l.t.Helper()
 	out := []func(context.Context) error{l.source.Unstage}

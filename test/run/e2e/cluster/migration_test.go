@@ -183,7 +183,7 @@ func (m *migration) back(ctx context.Context) error {
 	return m.check(ctx, "vendors-again")
 }
 
-// check: the pod that writes goes on, pods that are made anew find their data and write more, and volumes live their whole
+// check: the pod that writes goes on, pods that are made again find their data and write more, and volumes live their whole
 // lives. One of this stage stays for the next.
 func (m *migration) check(ctx context.Context, stage string) error {
 	if err := m.goesOn(ctx, m.writing); err != nil {

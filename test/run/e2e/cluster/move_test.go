@@ -50,7 +50,7 @@ func (e *env) otherThan(node string) string {
 	return node
 }
 
-// move deletes the pod of an example and at once makes it anew on a node, as a Deployment does whose node
+// move deletes the pod of an example and at once makes it again on a node, as a Deployment does whose node
 // is drained: its volume is still being detached from the other node.
 func (s *story) move(ctx context.Context, file, node string) (kube.Pod, error) {
 	raw, name, err := s.podOf(ctx, file)

@@ -94,7 +94,7 @@ var places = map[string]place{
 	},
 }
 
-// reattached is the story where a machine sees a volume's growth only once the volume is attached anew, and
+// reattached is the story where a machine sees a volume's growth only once the volume is attached again, and
 // where there are no snapshots.
 var reattached = []step{
 	{"a claim and a pod with data", (*story).claimAndPod},

@@ -145,7 +145,7 @@ func (s *story) away(ctx context.Context, p kube.Pod) error {
 	})
 }
 
-// grown runs the pod of an example anew: its claim says the new size, the pod has it, and its data is there.
+// grown runs the pod of an example again: its claim says the new size, the pod has it, and its data is there.
 func (s *story) grown(ctx context.Context, file string, size int64) error {
 	raw, name, err := s.podOf(ctx, file)
 	if err != nil {

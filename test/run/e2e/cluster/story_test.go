@@ -240,7 +240,7 @@ func (s *story) ready(ctx context.Context, file string) (kube.Pod, error) {
 	return s.UntilReady(ctx, name, patience)
 }
 
-// again deletes the pod of an example, waits until it is gone and makes it anew.
+// again deletes the pod of an example, waits until it is gone and makes it again.
 func (s *story) again(ctx context.Context, file string) (kube.Pod, error) {
 	raw, name, err := s.podOf(ctx, file)
 	if err != nil {

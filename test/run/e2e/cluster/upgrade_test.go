@@ -35,7 +35,7 @@ var stages = []struct {
 	{"rollback: old controller, old node", (*upgrade).back},
 	{"uninstalled while volumes are in use", (*upgrade).uninstall},
 	{"installed again", (*upgrade).install},
-	{"the same volume is mounted anew, and nothing is left", (*upgrade).finish},
+	{"the same volume is mounted again, and nothing is left", (*upgrade).finish},
 }
 
 // TestUpgrade upgrades, rolls back, uninstalls and installs the driver while a pod writes to its volume. At each stage
@@ -251,7 +251,7 @@ func (u *upgrade) install(ctx context.Context) error {
 	return u.check(ctx, "again")
 }
 
-// finish mounts the writer's volume anew, reads it whole, and deletes everything.
+// finish mounts the writer's volume again, reads it whole, and deletes everything.
 func (u *upgrade) finish(ctx context.Context) error {
 	if err := u.stopWriter(ctx, u.writing); err != nil {
 		return err

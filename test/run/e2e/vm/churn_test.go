@@ -40,7 +40,7 @@ func (c *churned) use() {
 	}
 }
 
-// write writes one of a few files anew.
+// write writes one of a few files again.
 func (c *churned) write(rng *rand.Rand) {
 	c.t.Helper()
 	name := fmt.Sprintf("file-%d", rng.IntN(4))

@@ -97,7 +97,7 @@ func TestCopyIsNeverFormatted(t *testing.T) {
 			c.down()
 			source.down()
 			if got := c.uuid(); got != id {
-				t.Errorf("%s: the copy has UUID %s, and had %s: it was made anew", fs, got, id)
+				t.Errorf("%s: the copy has UUID %s, and had %s: it was made again", fs, got, id)
 			}
 		}
 	})

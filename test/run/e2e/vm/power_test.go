@@ -33,7 +33,7 @@ func (v *volume) uuid() string {
 }
 
 // F6: the test ends QEMU while files are written. What was synced is there on the next machine, and no filesystem is
-// made anew.
+// made again.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
 	first := ownMachine(t, vm.DigitalOcean).machine
@@ -64,7 +64,7 @@ func TestPowerCut(t *testing.T) {
 		v.fill("after", mib)
 		v.down()
 		if got := v.uuid(); got != uuids[i] {
-			t.Errorf("%s: the filesystem has UUID %s, want %s: it was made anew", v.fs, got, uuids[i])
+			t.Errorf("%s: the filesystem has UUID %s, want %s: it was made again", v.fs, got, uuids[i])
 		}
 	}
 }

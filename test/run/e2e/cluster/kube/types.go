@@ -95,7 +95,7 @@ func (p Pod) Ready() bool {
 	return false
 }
 
-// Restarts counts how often containers of the pod were started anew.
+// Restarts counts how often containers of the pod were started again.
 func (p Pod) Restarts() int {
 	n := 0
 	for _, c := range p.Status.ContainerStatuses {

@@ -63,7 +63,7 @@ var excuses = []Skip{
 		Said: said(`does not support group snapshots|group snapshot stress test options`)},
 	{Reason: "volumes of the cloud have no snapshots", Only: []string{"linode"},
 		Said: said(`does not support (volume |populating data from )?snapshots?( - skipping)|doesn't specify snapshot stress test options`)},
-	{Reason: "a machine sees that a volume has grown once the volume is attached anew; our story grows them so", Only: []string{"linode"},
+	{Reason: "a machine sees that a volume has grown once the volume is attached again; our story grows them so", Only: []string{"linode"},
 		Said: said(`does not support online volume expansion`)},
 	{Reason: "no numbers to compare with are given for the suite's own measurements; make bench measures",
 		Said: said(`doesn't specify (performance|volume modify stress) test options|performance tests?$`)},

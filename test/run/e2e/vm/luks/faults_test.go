@@ -15,7 +15,7 @@ import (
 )
 
 // F8, A4: the disk of a staged volume is taken away and comes back. The mapping that is left stands on nothing, and is
-// closed before the disk is opened anew.
+// closed before the disk is opened again.
 func TestDiskThatGoes(t *testing.T) {
 	quickKeys(t)
 	for cloud, driver := range map[string]string{vm.DigitalOcean: driverDO, vm.Yandex: driverYandex} {
