@@ -83,11 +83,19 @@ func belowDevDisk(dir string) bool {
 // sysfs reports nothing.
 const rescanEvery = 250 * time.Millisecond
 
-// Open finds the disk, waiting for it until ctx ends, opens it and proves its identity and size, and that no other
+// answerTime is how long before its deadline a call ends its wait: a caller whose deadline has passed sees no reason.
+const answerTime = time.Second
+
+// Open finds the disk, waiting for it until shortly before ctx ends, opens it and proves its identity and size, and that no other
 // disk has the same identity.
 func (b *ByID) Open(ctx context.Context, spec Spec) (*Device, error) {
 	if spec.Name == "" && spec.Serial == "" {
 		return nil, fmt.Errorf("find the device of volume %s: neither its name nor its serial is known: %w", spec.Volume, fault.InvalidArgument)
+	}
+	if deadline, has := ctx.Deadline(); has {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-min(answerTime, time.Until(deadline)/10)))
+		defer cancel()
 	}
 	changes, stop := watch(b.deviceDir)
 	defer stop()
@@ -155,7 +163,10 @@ func (b *ByID) lookup(ctx context.Context, spec Spec) (*Device, error) {
 	f, err := b.guard.open(ctx, kernel, openBound, func(context.Context) (*os.File, error) {
 		return os.OpenFile(path, os.O_RDONLY|unix.O_CLOEXEC, 0)
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrPermission): // SELinux, or a container without its privileges
+		return nil, fmt.Errorf("open %s: %w: %w", path, fault.Unavailable, err)
+	case err != nil:
 		return nil, fmt.Errorf("open %s: %w: %w: %w", path, fault.Unavailable, errNotYet, err)
 	}
 	return newDevice(f, path, spec, func(ctx context.Context, d *Device) error {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -282,6 +283,24 @@ func TestOpenEndsWithItsContextAndSaysWhatItSaw(t *testing.T) {
 	_, err := m.resolver().Open(ctx, Spec{Volume: "v1", Name: "virtio-epd1", Serial: "epd1"})
 	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, fault.DeviceMissing) || fault.Of(err) != fault.Unavailable {
 		t.Errorf("Open = %v, want %v after the deadline", err, fault.DeviceMissing)
+	}
+}
+
+// dueContext has a deadline and never ends.
+type dueContext struct {
+	context.Context
+	at time.Time
+}
+
+func (c dueContext) Deadline() (time.Time, bool) { return c.at, true }
+
+// A caller whose deadline has passed does not see the answer: the kubelet's event would have no reason.
+func TestOpenEndsBeforeItsCallersDeadline(t *testing.T) {
+	m := newMachine(t)
+	ctx := dueContext{context.WithoutCancel(t.Context()), time.Now().Add(4 * rescanEvery)}
+	_, err := m.resolver().Open(ctx, Spec{Volume: "v1", Name: "virtio-epd1", Serial: "epd1"})
+	if !errors.Is(err, fault.DeviceMissing) {
+		t.Errorf("Open = %v, want %v", err, fault.DeviceMissing)
 	}
 }
 
