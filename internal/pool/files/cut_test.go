@@ -252,7 +252,7 @@ func known(t *testing.T, p *Pool, entries []pool.Entry) (data, reservation int64
 	record(p.path(metaFile))
 	for _, e := range entries {
 		record(p.file(e.Ref(), recordExt))
-		mappings, err := p.imageExtents(e.Ref(), e.Size)
+		mappings, err := extentsBelow(p.file(e.Ref(), imageExt), e.Size)
 		must(t, err)
 		missing := e.Size
 		for _, m := range mappings {

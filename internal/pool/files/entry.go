@@ -60,7 +60,9 @@ func (p *Pool) recoverFolder(in pool.Folder) ([]pool.Entry, error) {
 			// A temporary file of replace is never the only copy.
 			p.disk.discard(p.path(string(in), f.Name()))
 		default:
-			entries = append(entries, pool.Entry{Kind: pool.Unknown, Snapshot: in == pool.Snapshots, File: f.Name(), Problem: "not made by this program"})
+			e := pool.Entry{Kind: pool.Unknown, Snapshot: in == pool.Snapshots, File: f.Name(), Problem: "not made by this program"}
+			e.Size, e.Allocated, _ = sizes(p.path(string(in), f.Name()))
+			entries = append(entries, e)
 		}
 	}
 	for id := range ids {

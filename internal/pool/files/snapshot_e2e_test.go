@@ -160,6 +160,22 @@ func TestSharedBlocksOfAnImageWithoutRecordStayReserved(t *testing.T) {
 	}
 }
 
+// L3: a copy of an image that cp has made shares its blocks, and the volume can still be overwritten when the pool reports that it is
+// full.
+func TestBlocksThatAForeignCopySharesStayReserved(t *testing.T) {
+	p := realPool(t, "xfs")
+	a := mustCreate(t, p, "a", 10*small)
+	writeOver(t, p.ImagePath(a.ID), a.Size, 'a')
+	if out, err := exec.Command("cp", "--reflink=always", p.ImagePath(a.ID), p.ImagePath(a.ID)+".bak").CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v: %s", err, out)
+	}
+	must(t, unix.Mkfifo(p.path(string(pool.Volumes), "pipe"), 0o600))
+	free, err := p.Free(t.Context())
+	must(t, err)
+	mustCreate(t, p, "rest", free/pool.SizeStep*pool.SizeStep)
+	writeOver(t, p.ImagePath(a.ID), a.Size, 'b')
+}
+
 // L3: a snapshot without space for later writes to its volume is refused, and no file of it remains.
 func TestSnapshotWithoutRoomIsExhausted(t *testing.T) {
 	p := realPool(t, "xfs")

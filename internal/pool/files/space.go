@@ -71,21 +71,22 @@ func reservation(e pool.Entry) int64 {
 
 // shared returns how many bytes images share with others, not counted for one of them.
 func (p *Pool) shared(entries []pool.Entry) (int64, error) {
-	// An image without a readable record may be a copy.
+	// An image without a readable record, and an unknown file, may be a copy.
 	copied := func(e pool.Entry) bool {
-		return e.ID != "" && (e.Snapshot || e.Record.Source != "" || e.Kind == pool.NoRecord || e.Kind == pool.Newer || e.Kind == pool.Damaged)
+		return e.Snapshot || e.Record.Source != "" || e.Kind == pool.NoRecord || e.Kind == pool.Newer || e.Kind == pool.Damaged || e.Kind == pool.Unknown
 	}
 	if !slices.ContainsFunc(entries, copied) {
 		return 0, nil
 	}
 	var places []place
 	for _, e := range entries {
-		if e.ID == "" || e.Kind == pool.NoImage || e.Allocated == 0 {
+		if e.Kind == pool.NoImage || e.Allocated == 0 {
 			continue
 		}
-		mappings, err := p.imageExtents(e.Ref(), e.Size)
+		name := p.path(string(e.Ref().Folder), e.File)
+		mappings, err := extentsBelow(name, e.Size)
 		if err != nil {
-			return 0, fmt.Errorf("read the extents of %s: %w", p.Describe(e.Ref()), pool.KindOf(err))
+			return 0, fmt.Errorf("read the extents of %s: %w", name, pool.KindOf(err))
 		}
 		for _, m := range mappings {
 			if m.Flags&extents.Shared != 0 && m.Flags&(extents.Unknown|extents.Delayed) == 0 {
@@ -110,9 +111,9 @@ func overlap(places []place) (total int64) {
 	return total
 }
 
-// imageExtents returns the extents of an image below size.
-func (p *Pool) imageExtents(ref pool.Ref, size int64) ([]extents.Mapping, error) {
-	f, err := os.OpenFile(p.file(ref, imageExt), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+// extentsBelow returns the extents of a file below size.
+func extentsBelow(name string, size int64) ([]extents.Mapping, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
 		return nil, nil
 	}
