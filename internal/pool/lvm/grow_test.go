@@ -34,3 +34,17 @@ func TestGrowOnADiskThatHangs(t *testing.T) {
 	}
 	must(t, p.Close(t.Context()))
 }
+
+// The id of a snapshot that has the digits of a growing volume is that of nothing.
+func TestDeleteOfASnapshotLeavesAGrowthAlone(t *testing.T) {
+	host := lvm.New(gib)
+	p := openPool(t, configOf(t, host))
+	vol := mustCreate(t, p, "a", 16<<20)
+	group := host.Groups()[0]
+	group.Volumes = append(group.Volumes, &lvm.Volume{Name: growthName(vol.ID), UUID: "g-1", Extents: []int{100}, Tags: []string{creatingTag}})
+	wantKind(t, "DeleteSnapshot", p.DeleteSnapshot(t.Context(), vol.ID), fault.NotFound)
+	wantKind(t, "RemoveSnapshot", p.RemoveSnapshot(t.Context(), vol.ID), fault.NotFound)
+	if len(group.Volumes) != 2 {
+		t.Errorf("%d logical volumes are left, want the volume and its growth", len(group.Volumes))
+	}
+}

@@ -124,7 +124,7 @@ func (p *Pool) delete(ctx context.Context, ref pool.Ref, damagedToo bool) error 
 		e, err := p.entry(s, ref)
 		v, g := s.find(VolumeName(ref.ID)), s.find(growthName(ref.ID))
 		switch {
-		case err != nil && g == nil:
+		case err != nil && (g == nil || ref.IsSnapshot()): // the pool has no snapshots
 			return struct{}{}, err
 		case g != nil && g.beingZeroed():
 			return struct{}{}, fmt.Errorf("delete %s: it is growing: %w", p.Describe(ref), fault.Busy)
