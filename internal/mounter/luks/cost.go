@@ -131,6 +131,9 @@ func (h header) checkOpening() error {
 		if s.Type != "crypt" || !strings.HasPrefix(s.Encryption, cipher) {
 			return errors.New("its data is not encrypted with AES")
 		}
+		if len(s.Integrity) > 0 { // cryptsetup would put a device of dm-integrity, with a journal, between the mapping and the disk
+			return errors.New("its data has checksums of dm-integrity")
+		}
 	}
 	return nil
 }

@@ -99,6 +99,9 @@ var hostile = map[string]func(object){
 	"a digest without end":   func(o object) { part(o, "digests", "0")["iterations"] = uint32(1<<32 - 1) },
 	"a key without a cipher": func(o object) { part(o, "keyslots", "0", "area")["encryption"] = "cipher_null-ecb" },
 	"data without a cipher":  func(o object) { part(o, "segments", "0")["encryption"] = "cipher_null-ecb" },
+	"data with checksums": func(o object) {
+		part(o, "segments", "0")["integrity"] = object{"type": "hmac(sha256)", "journal_encryption": "none", "journal_integrity": "none"}
+	},
 	"a token of the keyring": func(o object) {
 		part(o, "tokens")["1"] = object{"type": "luks2-keyring", "keyslots": []string{"0"}, "key_description": "other:key"}
 	},

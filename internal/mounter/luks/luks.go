@@ -134,10 +134,11 @@ type header struct {
 	Digests  map[string]kdf     `json:"digests"`
 	Tokens   map[string]token   `json:"tokens"`
 	Segments map[string]struct {
-		Type       string `json:"type"`
-		Offset     int64  `json:"offset,string"`
-		Size       string `json:"size"`
-		Encryption string `json:"encryption"`
+		Type       string          `json:"type"`
+		Offset     int64           `json:"offset,string"`
+		Size       string          `json:"size"`
+		Encryption string          `json:"encryption"`
+		Integrity  json.RawMessage `json:"integrity"`
 	} `json:"segments"`
 	Config struct {
 		Requirements json.RawMessage `json:"requirements"`
