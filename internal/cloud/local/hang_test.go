@@ -53,6 +53,11 @@ func TestPoolThatHangsStopsNoOther(t *testing.T) {
 				if vol, err := l.FindVolume(finding, "0"); err != nil || vol.Name != "0" {
 					t.Errorf("FindVolume of the first = %s, %v", vol.Name, err)
 				}
+				began := time.Now()
+				_, err := l.ListVolumes(ctx, cloud.Page{})
+				if took := time.Since(began); fault.ReasonOf(err) != fault.PoolUnusable || took > 20*time.Second {
+					t.Errorf("ListVolumes = %v after %s, want %s", err, took, string(fault.PoolUnusable))
+				}
 				var usage []local.Usage
 				for range 3 { // the first ones wait for the pool that hangs
 					scrape, cancel := context.WithTimeout(t.Context(), 4*time.Second)

@@ -53,7 +53,7 @@ func (l *Local) entries(ctx context.Context, list func(pool.Storage, context.Con
 	}
 	var all []entry
 	for _, p := range usable {
-		some, err := list(p, ctx)
+		some, err := l.pools.List(ctx, p, list)
 		if err != nil {
 			return nil, err
 		}

@@ -128,6 +128,11 @@ func read[T any](ctx context.Context, s *Set, p pool.Storage, call func(pool.Sto
 	return <-answer, nil
 }
 
+// List is the pool's List or ListSnapshots.
+func (s *Set) List(ctx context.Context, p pool.Storage, list func(pool.Storage, context.Context) ([]pool.Entry, error)) ([]pool.Entry, error) {
+	return read(ctx, s, p, list)
+}
+
 // Usage returns what a pool holds.
 func (s *Set) Usage(ctx context.Context, p pool.Storage) (pool.Usage, error) {
 	return read(ctx, s, p, pool.Storage.Usage)
