@@ -175,8 +175,8 @@ func (in poolInventory) list(ctx context.Context) ([]row, error) {
 	usable, missing := in.pools.Pools(ctx)
 	rows := []row{}
 	for _, p := range usable {
-		entries, err := p.List(ctx)
-		snapshots, snapshotsErr := p.ListSnapshots(ctx)
+		entries, err := in.pools.List(ctx, p, pool.Storage.List)
+		snapshots, snapshotsErr := in.pools.List(ctx, p, pool.Storage.ListSnapshots)
 		missing = errors.Join(missing, err, snapshotsErr)
 		for _, e := range append(entries, snapshots...) {
 			rows = append(rows, poolRow(ctx, p, e))
