@@ -46,11 +46,12 @@ type Cloud interface {
 // Volumes is the part of a Cloud for volumes.
 type Volumes interface {
 	// CreateVolume creates a volume and returns when it is ready to be attached. The volume has every parameter of the request, and
-	// may have others that the cloud chose. CreateVolume sends the write without a read before it: if any volume has the name, it
-	// changes nothing and returns fault.Conflict (package middleware finds out whether that volume is the requested one). Size in
-	// the result is the actual size, at least the request's. fault.Exhausted, fault.OutOfRange and fault.InvalidArgument are
-	// returned only if nothing of this call is left behind. fault.NotFound if the source does not exist; fault.InvalidArgument if
-	// the backend cannot serve that kind of source. fault.Exhausted if none of the request's zones can serve it.
+	// may have others that the cloud chose. CreateVolume sends the write without a read before it, unless the cloud has names twice:
+	// if any volume has the name, it changes nothing and returns fault.Conflict (package middleware finds out whether that volume is
+	// the requested one). Size in the result is the actual size, at least the request's. fault.Exhausted, fault.OutOfRange and
+	// fault.InvalidArgument are returned only if nothing of this call is left behind. fault.NotFound if the source does not exist;
+	// fault.InvalidArgument if the backend cannot serve that kind of source. fault.Exhausted if none of the request's zones can serve
+	// it.
 	CreateVolume(ctx context.Context, req CreateVolumeRequest) (Volume, error)
 
 	// FindVolume returns the volume that CreateVolume created for this request name, once it is ready as after CreateVolume and is

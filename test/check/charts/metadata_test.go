@@ -16,7 +16,7 @@ func TestCommonMetadata(t *testing.T) {
 	for _, cloud := range clouds(t) {
 		in := cluster{namespace: "storage", version: newVersion, apis: []string{snapshotAPI, monitoringAPI}}
 		set := values{
-			"cloud": cloud, "snapshots": values{"enabled": true}, "monitoring": values{"enabled": true},
+			"cloud": cloud, "snapshots": values{"enabled": cloudFile(t, cloud)["snapshotClasses"] != nil}, "monitoring": values{"enabled": true},
 			"controller": values{"podLabels": values{"part": "own"}},
 		}
 		if cloud == "local" {
