@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -25,6 +26,10 @@ type Backend interface {
 	// all storage if the id is empty. It touches none of them.
 	Disks(table *mount.Table, id string) []uint64
 }
+
+// backendTime is how long a health call waits for the storage, whose commands stay in the kernel while its disk hangs. After that the
+// kubelet asks again, and gets the stall.
+const backendTime = 10 * time.Second
 
 // reasonDeviceGone is the reason of the health of a volume whose disk is gone.
 const reasonDeviceGone = "DeviceGone"
@@ -81,7 +86,11 @@ func (s *Server) healthOf(ctx context.Context, id string, paths []string) (found
 		return found, nil // anything else would touch the device that hangs
 	}
 	if s.backend != nil {
-		if found, err = s.backend.Volume(ctx, id); err != nil {
+		err := askBackend(ctx, func(ctx context.Context) (err error) {
+			found, err = s.backend.Volume(ctx, id)
+			return err
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -172,7 +181,11 @@ func (s *Server) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorage
 		return nil, fmt.Errorf("the health of a cloud does not show here: %w", fault.Unsupported)
 	}
 	answer := &csi.NodeGetStorageHealthResponse{}
-	found, err := s.backend.Storage(ctx)
+	var found []mount.Health
+	err := askBackend(ctx, func(ctx context.Context) (err error) {
+		found, err = s.backend.Storage(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("health of the storage: %w", err)
 	}
@@ -186,6 +199,17 @@ func (s *Server) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorage
 		})
 	}
 	return answer, nil
+}
+
+// askBackend ends a call of the backend after backendTime.
+func askBackend(ctx context.Context, call func(context.Context) error) error {
+	asked, cancel := context.WithTimeout(ctx, backendTime)
+	defer cancel()
+	err := call(asked)
+	if err != nil && asked.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("the pool has not answered for %v: %w: %w", backendTime, fault.Unavailable, err)
+	}
+	return err
 }
 
 // checkAlive refuses and counts a mount whose filesystem no longer works.

@@ -97,6 +97,35 @@ func TestNothingTouchesAVolumeThatIsStalled(t *testing.T) {
 	}
 }
 
+// hanging is a Backend whose disk hangs: it answers when its caller goes.
+type hanging struct{ untouchable }
+
+func (h hanging) Volume(ctx context.Context, _ string) ([]mount.Health, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (h hanging) Storage(ctx context.Context) ([]mount.Health, error) { return h.Volume(ctx, "") }
+
+// The kubelet waits two minutes for an answer, and asks each minute. A question to storage that has just begun to hang ends soon, so the
+// next answer has the stall in time.
+func TestAHealthCallDoesNotWaitForStorageThatHangs(t *testing.T) {
+	dir := t.TempDir()
+	used := fakeDevice(t, dir, "253:1", 3)
+	synctest.Test(t, func(t *testing.T) {
+		b := hanging{untouchable{t: t}}
+		s := New(Config{Devices: b, Backend: b, Mounter: mount.New(mount.Config{Sysfs: host.Sysfs(dir)})})
+		s.volumes.staged["v"] = &Staged{Volume: "v", Device: used}
+		s.mounts.Stalls.Watch([]uint64{used})
+		began := time.Now()
+		_, err := s.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: "v"})
+		_, storageErr := s.NodeGetStorageHealth(t.Context(), &csi.NodeGetStorageHealthRequest{})
+		if !errors.Is(err, fault.Unavailable) || !errors.Is(storageErr, fault.Unavailable) || time.Since(began) > host.StallTime {
+			t.Errorf("health = %v and %v after %v", err, storageErr, time.Since(began))
+		}
+	})
+}
+
 // What is left of a volume in the metrics goes with its unstage, whatever the last reading was.
 func TestAnUnstagedVolumeIsNoLongerStalled(t *testing.T) {
 	dir := t.TempDir()
