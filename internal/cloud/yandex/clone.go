@@ -122,7 +122,7 @@ func (c *Cloud) isTemporary(s *compute.Snapshot) bool {
 // Sweep deletes old temporary snapshots of this cluster, whose clones were interrupted and never requested again. It keeps a snapshot
 // from which a disk is being created.
 func (c *Cloud) Sweep(ctx context.Context) error {
-	all, err := c.allSnapshots(ctx, budget.List, "")
+	all, err := c.snapshotList(budget.List, "").Complete(ctx)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (c *Cloud) Sweep(ctx context.Context) error {
 
 // beingCopied returns the snapshots from which disks are being created.
 func (c *Cloud) beingCopied(ctx context.Context) (map[string]bool, error) {
-	disks, err := c.allDisks(ctx)
+	disks, err := c.diskList(budget.List, "").Complete(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -159,11 +159,13 @@ func (c *Cloud) FindSnapshot(ctx context.Context, name string) (cloud.Snapshot, 
 
 // snapshotsNamed returns the snapshots with exactly this name, oldest first, without those that are being deleted.
 func (c *Cloud) snapshotsNamed(ctx context.Context, name string) ([]*compute.Snapshot, error) {
-	same, err := c.allSnapshots(ctx, budget.Read, name)
+	same, err := c.snapshotList(budget.Read, nameIs(name)).Complete(ctx)
 	if err != nil {
 		return nil, err
 	}
-	same = slices.DeleteFunc(same, func(s *compute.Snapshot) bool { return s.GetStatus() == compute.Snapshot_DELETING })
+	same = slices.DeleteFunc(same, func(s *compute.Snapshot) bool {
+		return s.GetName() != name || s.GetStatus() == compute.Snapshot_DELETING
+	})
 	slices.SortFunc(same, func(a, b *compute.Snapshot) int { return a.GetCreatedAt().AsTime().Compare(b.GetCreatedAt().AsTime()) })
 	return same, nil
 }

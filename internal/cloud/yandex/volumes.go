@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 
 	compute "github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
@@ -57,102 +56,37 @@ func (c *Cloud) findDisk(ctx context.Context, id cloud.VolumeID, p budget.Priori
 	return d, err
 }
 
+// diskList is the list of the folder's disks, or of those that a filter selects.
+func (c *Cloud) diskList(p budget.Priority, filter string) api.Tokens[*compute.Disk] {
+	return api.Tokens[*compute.Disk]{ID: (*compute.Disk).GetId, Read: func(ctx context.Context, token string) ([]*compute.Disk, string, error) {
+		list, err := c.disks.List(ctx, &compute.ListDisksRequest{FolderId: c.folder, PageSize: perPage, PageToken: token, Filter: filter}, priority(p))
+		return list.GetDisks(), list.GetNextPageToken(), wrap(err, "list the disks of folder %s", c.folder)
+	}}
+}
+
 // disksNamed returns the disks with exactly this name, oldest first, without those that are being deleted.
 func (c *Cloud) disksNamed(ctx context.Context, name string) ([]*compute.Disk, error) {
-	same, _, err := allPages(ctx, func(ctx context.Context, token string) ([]*compute.Disk, string, error) {
-		list, err := c.disks.List(ctx, &compute.ListDisksRequest{
-			FolderId: c.folder, PageSize: perPage, PageToken: token, Filter: fmt.Sprintf("name=%q", name),
-		})
-		return list.GetDisks(), list.GetNextPageToken(), err
-	})
+	same, err := c.diskList(budget.Read, nameIs(name)).All(ctx)
 	if err != nil {
-		return nil, wrap(err, "find disks named %s", name)
+		return nil, fmt.Errorf("find disks named %s: %w", name, err)
 	}
 	same = slices.DeleteFunc(same, func(d *compute.Disk) bool { return d.GetName() != name || d.GetStatus() == compute.Disk_DELETING })
 	slices.SortFunc(same, oldestFirst)
 	return same, nil
 }
 
+// nameIs is the filter of a list for entries with a name.
+func nameIs(name string) string { return fmt.Sprintf("name=%q", name) }
+
 // disksFor selects the disks that this cluster created for a request.
 func (c *Cloud) disksFor(request string, of []*compute.Disk) []*compute.Disk {
 	return slices.DeleteFunc(slices.Clone(of), func(d *compute.Disk) bool { return !c.owner.MadeFor(request, d.GetLabels()) })
 }
 
-const (
-	// maxPasses is how many times a list of several pages is read before complete returns an error.
-	maxPasses = 4
-	// maxPages and maxEntries bound a list whose end never comes.
-	maxPages, maxEntries = 200, 40_000
-)
-
-// pageReader reads the page with this token and returns the token of the next page.
-type pageReader[T any] func(ctx context.Context, token string) ([]T, string, error)
-
-// complete reads all pages of a list. The meaning of the cloud's page tokens is not documented, so a deletion may move an entry from a
-// later page to one that was read already. complete reads a list of several pages again until a reading has all entries of the one
-// before: then nothing was deleted meanwhile. The result has every entry that existed all the time, or is an error (failure P5).
-func complete[T any](ctx context.Context, id func(T) string, read pageReader[T]) ([]T, error) {
-	var before []T
-	for pass := range maxPasses {
-		all, pages, err := allPages(ctx, read)
-		if err != nil || pages == 1 {
-			return all, err
-		}
-		there := map[string]bool{}
-		all = slices.DeleteFunc(all, func(entry T) bool { // what comes moves an entry to the next page, too
-			twice := there[id(entry)]
-			there[id(entry)] = true
-			return twice
-		})
-		if pass > 0 && !slices.ContainsFunc(before, func(entry T) bool { return !there[id(entry)] }) {
-			return all, nil
-		}
-		before = all
-	}
-	return nil, fmt.Errorf("something went away each of the %d times that the list was read: %w", maxPasses, fault.Unavailable)
-}
-
-func allPages[T any](ctx context.Context, read pageReader[T]) (all []T, pages int, err error) {
-	for token := ""; pages < maxPages && len(all) <= maxEntries; {
-		page, next, err := read(ctx, token)
-		if err != nil {
-			return nil, 0, err
-		}
-		all = append(all, page...)
-		if pages++; next == "" {
-			return all, pages, nil
-		}
-		token = next
-	}
-	return nil, 0, fmt.Errorf("the list has more than %d pages or %d entries: %w", maxPages, maxEntries, fault.Unavailable)
-}
-
-// listing lists what read reads, ordered by ids. Each page reads the whole list: a place in it would need the cloud's page tokens, which
-// may be as long as 100 bytes and have no documented meaning.
-func listing[T interface{ GetId() string }](of string, read func(context.Context) ([]T, error)) api.Listing[T] {
-	return api.Listing[T]{Of: of, ID: T.GetId, After: func(ctx context.Context, from api.Place, _ func([]T) bool) ([]T, int, error) {
-		all, err := read(ctx)
-		slices.SortFunc(all, func(a, b T) int { return strings.Compare(a.GetId(), b.GetId()) })
-		before := 0
-		if n := len(from.Last); n > 0 {
-			before = sort.Search(len(all), func(i int) bool { return all[i].GetId() > from.Last[n-1] })
-		}
-		return all[before:], len(all), err
-	}}
-}
-
-// allDisks reads all disks of the folder, including those of others: the attacher compares the list with the attachments.
-func (c *Cloud) allDisks(ctx context.Context) ([]*compute.Disk, error) {
-	all, err := complete(ctx, (*compute.Disk).GetId, func(ctx context.Context, token string) ([]*compute.Disk, string, error) {
-		list, err := c.disks.List(ctx, &compute.ListDisksRequest{FolderId: c.folder, PageSize: perPage, PageToken: token}, priority(budget.List))
-		return list.GetDisks(), list.GetNextPageToken(), err
-	})
-	return all, wrap(err, "list the disks of folder %s", c.folder)
-}
-
-// ListVolumes returns one page of all disks of the folder, including boot disks, ordered by their ids.
+// ListVolumes returns one page of all disks of the folder, including boot disks and those of others, ordered by their ids. The attacher
+// compares the list with the attachments.
 func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
-	part, next, err := listing("disks of "+c.folder, c.allDisks).Part(ctx, page)
+	part, next, err := c.diskList(budget.List, "").Listing("disks of "+c.folder).Part(ctx, page)
 	if err != nil {
 		return cloud.VolumeList{}, fmt.Errorf("list volumes: %w", err)
 	}
@@ -163,15 +97,22 @@ func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeL
 	return list, nil
 }
 
+// snapshotList is the list of the folder's snapshots, or of those that a filter selects.
+func (c *Cloud) snapshotList(p budget.Priority, filter string) api.Tokens[*compute.Snapshot] {
+	return api.Tokens[*compute.Snapshot]{ID: (*compute.Snapshot).GetId, Read: func(ctx context.Context, token string) ([]*compute.Snapshot, string, error) {
+		list, err := c.snapshots.List(ctx, &compute.ListSnapshotsRequest{FolderId: c.folder, PageSize: perPage, PageToken: token, Filter: filter}, priority(p))
+		return list.GetSnapshots(), list.GetNextPageToken(), wrap(err, "list the snapshots of folder %s", c.folder)
+	}}
+}
+
 // ListSnapshots returns one page of all snapshots, or of one disk's.
 func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud.Page) (cloud.SnapshotList, error) {
 	if of != "" && !objectID(of) {
 		return cloud.SnapshotList{}, nil
 	}
-	part, next, err := listing("snapshots of "+c.folder+" "+string(of), func(ctx context.Context) ([]*compute.Snapshot, error) {
-		all, err := c.allSnapshots(ctx, budget.List, "")
-		return slices.DeleteFunc(all, func(s *compute.Snapshot) bool { return of != "" && s.GetSourceDiskId() != string(of) }), err
-	}).Part(ctx, page)
+	all := c.snapshotList(budget.List, "").Listing("snapshots of " + c.folder + " " + string(of))
+	all.Keep = func(s *compute.Snapshot) bool { return of == "" || s.GetSourceDiskId() == string(of) }
+	part, next, err := all.Part(ctx, page)
 	if err != nil {
 		return cloud.SnapshotList{}, fmt.Errorf("list snapshots: %w", err)
 	}
@@ -180,22 +121,6 @@ func (c *Cloud) ListSnapshots(ctx context.Context, of cloud.VolumeID, page cloud
 		list.Snapshots = append(list.Snapshots, snapshotOf(s))
 	}
 	return list, nil
-}
-
-// allSnapshots reads all snapshots of the folder, or those with a name.
-func (c *Cloud) allSnapshots(ctx context.Context, p budget.Priority, name string) ([]*compute.Snapshot, error) {
-	filter := ""
-	if name != "" {
-		filter = fmt.Sprintf("name=%q", name)
-	}
-	all, err := complete(ctx, (*compute.Snapshot).GetId, func(ctx context.Context, token string) ([]*compute.Snapshot, string, error) {
-		list, err := c.snapshots.List(ctx, &compute.ListSnapshotsRequest{FolderId: c.folder, PageSize: perPage, PageToken: token, Filter: filter}, priority(p))
-		return list.GetSnapshots(), list.GetNextPageToken(), err
-	})
-	if err != nil {
-		return nil, wrap(err, "list the snapshots of folder %s", c.folder)
-	}
-	return slices.DeleteFunc(all, func(s *compute.Snapshot) bool { return name != "" && s.GetName() != name }), nil
 }
 
 // Relocation is the move of a disk to another zone.
