@@ -52,13 +52,20 @@ func (b *Verbs) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID
 	if err != nil {
 		return cloud.Device{}, err
 	}
-	if at.vol == nil { // it was attached by this request
-		return at.device, nil
-	}
 	if disk, _ := at.machine.disk(id); disk.Device != (cloud.Device{}) {
 		return disk.Device, nil
 	}
-	return at.vol.Device, nil
+	switch {
+	case at.vol != nil: // it was attached before this request
+		return at.vol.Device, nil
+	case at.device != (cloud.Device{}):
+		return at.device, nil
+	}
+	v, err := b.Get(ctx, id)
+	if err != nil {
+		return cloud.Device{}, fmt.Errorf("attach %s to %s: it is attached, and how the %s identifies it is unknown: %w", b.VolumeKey(id), b.machineKey(node), b.traits.MachineWord, err)
+	}
+	return v.Device, nil
 }
 
 // disk returns a volume in the machine's record, if it is there.

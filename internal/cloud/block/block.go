@@ -69,7 +69,8 @@ type API interface {
 	// Find finds the volume of a request by the cloud's name for it; see the function Find.
 	Find(ctx context.Context, request string) (*Volume, error)
 
-	// Attach also returns how the machine identifies the disk. Its error is fault.Exhausted only at the machine's attach limit.
+	// Attach also returns how the machine identifies the disk; the zero Device: the answer does not say it, and the volume is read. Its error
+	// is fault.Exhausted only at the machine's attach limit.
 	Attach(ctx context.Context, w *ops.Write, id cloud.VolumeID, to cloud.NodeID) (device cloud.Device, operation string, err error)
 	Detach(ctx context.Context, w *ops.Write, id cloud.VolumeID, from cloud.NodeID) (operation string, err error)
 	Resize(ctx context.Context, w *ops.Write, v *Volume, size cloud.Bytes) (operation string, err error)

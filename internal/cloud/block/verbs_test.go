@@ -10,6 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // scene is a cloud with one volume, in which nothing else is under way.
@@ -19,13 +20,17 @@ type scene struct {
 	vol     *Volume
 	lags    bool  // reads show the volume as it was
 	refuses error // the next growth
-	// attach, unless it is nil, is what an attach waits for.
+	// attach, unless it is nil, is what an attach waits for. It answers with device.
 	attach           chan struct{}
+	device           cloud.Device
 	resized, deleted int
 	asked            []string // whose operations were read
 }
 
 func (s *scene) Volume(context.Context, cloud.VolumeID, budget.Priority) (*Volume, error) {
+	if s.vol == nil {
+		return nil, nil
+	}
 	v := *s.vol
 	return &v, nil
 }
@@ -35,8 +40,10 @@ func (s *scene) Machine(context.Context, cloud.NodeID) (*Machine, error) {
 }
 
 func (s *scene) Attach(context.Context, *ops.Write, cloud.VolumeID, cloud.NodeID) (cloud.Device, string, error) {
-	<-s.attach
-	return cloud.Device{}, "", nil
+	if s.attach != nil {
+		<-s.attach
+	}
+	return s.device, "", nil
 }
 
 func (s *scene) Resize(_ context.Context, _ *ops.Write, _ *Volume, size cloud.Bytes) (string, error) {
@@ -76,6 +83,26 @@ func simulated(t *testing.T, s *scene, traits Traits, test func(t *testing.T, b 
 		test(t, New(traits, s, runner, nil))
 		if err := runner.Close(t.Context()); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// The answer to an attach may lack how the machine identifies the disk: then the volume is read.
+func TestADeviceThatTheAnswerLacks(t *testing.T) {
+	answered, read := cloud.Device{Serial: "answered"}, cloud.Device{Serial: "read"}
+	for _, c := range []struct{ in, want cloud.Device }{{in: answered, want: answered}, {want: read}} {
+		s := &scene{vol: at("m"), device: c.in}
+		s.vol.Device = read
+		simulated(t, s, Traits{}, func(t *testing.T, b *Verbs) {
+			if device, err := b.Attach(t.Context(), "v", "m"); err != nil || device != c.want {
+				t.Errorf("the answer has %+v: Attach = %+v, %v, want %+v", c.in, device, err, c.want)
+			}
+		})
+	}
+	s := &scene{}
+	simulated(t, s, Traits{}, func(t *testing.T, b *Verbs) {
+		if device, err := b.Attach(t.Context(), "v", "m"); fault.Of(err) != fault.NotFound {
+			t.Errorf("the volume is gone: Attach = %+v, %v, want NotFound", device, err)
 		}
 	})
 }
