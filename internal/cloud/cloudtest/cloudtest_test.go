@@ -70,7 +70,7 @@ func TestMutant(t *testing.T) {
 		b := m.breaks
 		b.Cloud = c
 		if m.stacked {
-			return middleware.NewIdempotent(b)
+			b.Cloud = middleware.NewIdempotent(c)
 		}
 		return b
 	}

@@ -259,8 +259,8 @@ func (w *world) otherCreate() {
 		one := w.world(w.T, w.caps)
 		one.arm(Create, Fault{Takes: long})
 		one.briefly(func(ctx context.Context) error { _, err := one.c.CreateVolume(ctx, one.Request("a")); return err })
-		if vol, err := one.c.CreateVolume(w.Context(), req); err == nil && (vol.Size != req.Size || !slices.Contains(req.Zones, vol.Zone)) {
-			w.Errorf("CreateVolume(%+v) = %+v: it got the answer of a create that still runs, whose ops.Op has to have the size and the zone in its Name", req, vol)
+		if vol, err := w.Stack(one.c).CreateVolume(w.Context(), req); err == nil && (vol.Size != req.Size || !slices.Contains(req.Zones, vol.Zone)) {
+			w.Errorf("CreateVolume(%+v) = %+v: it got the answer of a create that still runs", req, vol)
 		}
 	}
 }

@@ -135,7 +135,7 @@ type mutation struct {
 	breaks  mutant
 	shape   memory.Config
 	caught  string // part of the name of a subtest that must fail
-	stacked bool   // the backend is inside the decorators
+	stacked bool   // the decorators are inside the mutant
 }
 
 // mutants are the broken backends.
@@ -161,6 +161,14 @@ var mutants = map[string]mutation{
 				return found, nil
 			}
 			return good.CreateVolume(ctx, req)
+		}}},
+	"returns what has the name": {caught: "CreateVolume/a name that is taken", breaks: mutant{
+		createVolume: func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
+			vol, err := good.CreateVolume(ctx, req)
+			if errors.Is(err, fault.Conflict) {
+				return good.FindVolume(ctx, req.Name)
+			}
+			return vol, err
 		}}},
 	"makes a second volume of one name": {caught: "many creates of one name", breaks: mutant{
 		createVolume: func(good cloud.Cloud, ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {

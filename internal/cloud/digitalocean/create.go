@@ -126,7 +126,7 @@ func lacksScope(err error) bool {
 	return a != nil && a.Status == http.StatusForbidden && fault.Of(err) == fault.Denied
 }
 
-// createOnce sends one create. Its Name contains everything in which two creates of one volume can differ.
+// createOnce sends one create.
 func (c *Cloud) createOnce(ctx context.Context, doing string, body godo.VolumeCreateRequest) (*volume, error) {
 	name := fmt.Sprintf("%s of %d GiB in %s", doing, body.SizeGigaBytes, body.Region)
 	if body.SnapshotID != "" {

@@ -105,7 +105,6 @@ type creation struct {
 // create creates a volume in one region. It deletes a volume that the cloud failed to create, whose id was never returned.
 func (c *Cloud) create(ctx context.Context, body newVolume) (*volume, error) {
 	state, err := ops.Run(ctx, c.ops, ops.Op[creation]{
-		// The name contains everything in which two creates of one volume can differ.
 		Name: fmt.Sprintf("with %d GiB in %s, encryption %q", body.Size, body.Region, body.Encryption), Kind: "create",
 		Object: "label " + body.Label, Priority: budget.Write,
 		Submit: func(ctx context.Context, w *ops.Write) (creation, string, error) {

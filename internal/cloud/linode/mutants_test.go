@@ -33,7 +33,7 @@ var mutants = map[string]string{
 	"takes any answer for the volume":                      "another volume",
 	takesList:                                              "a list that lacks everything",
 	takesList + " that failed":                             "a list that fails",
-	"answers a create with what has the name":              "what fits its request",
+	"answers a create with what has the name":              "each call is one write",
 	"an account that allows all names":                     "names that the cloud forbids",
 	"an account that fails nothing":                        "a create that failed leaves nothing",
 	"an account whose list is one page":                    "a list is complete",

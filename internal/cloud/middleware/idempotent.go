@@ -41,13 +41,18 @@ func NewIdempotent(c cloud.Cloud) *Idempotent { return &Idempotent{Cloud: c} }
 // CreateVolume returns the volume that an earlier call with this name created, if it fits. It grows a copy that an earlier call
 // left smaller than requested, so a restore to a larger size can be repeated from any point.
 func (c *Idempotent) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
-	vol, err := c.Cloud.CreateVolume(ctx, req)
-	if !unsettled(err) {
-		return vol, err
-	}
-	found, findErr := c.FindVolume(ctx, req.Name) // waits until the volume is ready, like a create
-	if findErr != nil {
-		return cloud.Volume{}, c.volumes.unresolved("create volume", req.Name, err, findErr)
+	found, err := c.Cloud.CreateVolume(ctx, req)
+	switch {
+	case err == nil && req.FitsExisting(found):
+		return found, nil
+	case err == nil: // it is the result of an earlier call that goes on
+	case !unsettled(err):
+		return cloud.Volume{}, err
+	default:
+		var findErr error
+		if found, findErr = c.FindVolume(ctx, req.Name); findErr != nil { // it waits until the volume is ready, like a create
+			return cloud.Volume{}, c.volumes.unresolved("create volume", req.Name, err, findErr)
+		}
 	}
 	c.volumes.settle(req.Name)
 	if c.growable(req, found) {
@@ -67,13 +72,18 @@ func (c *Idempotent) CreateVolume(ctx context.Context, req cloud.CreateVolumeReq
 
 // CreateSnapshot returns the snapshot that an earlier call with this name created, if it is one of this volume.
 func (c *Idempotent) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
-	snap, err := c.Cloud.CreateSnapshot(ctx, req)
-	if !unsettled(err) {
-		return snap, err
-	}
-	found, findErr := c.FindSnapshot(ctx, req.Name)
-	if findErr != nil {
-		return cloud.Snapshot{}, c.snapshots.unresolved("create snapshot", req.Name, err, findErr)
+	found, err := c.Cloud.CreateSnapshot(ctx, req)
+	switch {
+	case err == nil && found.Volume == req.Volume:
+		return found, nil
+	case err == nil: // it is the result of an earlier call that goes on
+	case !unsettled(err):
+		return cloud.Snapshot{}, err
+	default:
+		var findErr error
+		if found, findErr = c.FindSnapshot(ctx, req.Name); findErr != nil {
+			return cloud.Snapshot{}, c.snapshots.unresolved("create snapshot", req.Name, err, findErr)
+		}
 	}
 	c.snapshots.settle(req.Name)
 	if found.Volume != req.Volume {

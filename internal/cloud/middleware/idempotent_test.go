@@ -318,3 +318,44 @@ func TestAnotherClustersVolumeIsNeverAdopted(t *testing.T) {
 		t.Errorf("FindVolume = %+v, %v, want %s", found, err, vol.ID)
 	}
 }
+
+// joined returns the results of an earlier call with the name, as ops does if a change with the same name goes on.
+type joined struct {
+	cloud.Cloud
+	volume   cloud.Volume
+	snapshot cloud.Snapshot
+}
+
+func (j joined) CreateVolume(context.Context, cloud.CreateVolumeRequest) (cloud.Volume, error) {
+	return j.volume, nil
+}
+
+func (j joined) CreateSnapshot(context.Context, cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+	return j.snapshot, nil
+}
+
+// C1: the result of an earlier call with another request is none of this one, whatever the backend counts as the same change.
+func TestTheResultOfAnotherRequestIsRefused(t *testing.T) {
+	back := memory.New(memory.Config{})
+	j := joined{Cloud: back, volume: create(t, back, small("a"))}
+	var err error
+	if j.snapshot, err = back.CreateSnapshot(t.Context(), snapshotOf("s", j.volume.ID)); err != nil {
+		t.Fatal(err)
+	}
+	c := middleware.NewIdempotent(j)
+	_, same := c.CreateVolume(t.Context(), small("a"))
+	_, sameSnapshot := c.CreateSnapshot(t.Context(), snapshotOf("s", j.volume.ID))
+	larger, from, with := small("a"), small("a"), small("a")
+	larger.Size *= 2
+	from.Source = cloud.Source{Snapshot: j.snapshot.ID}
+	with.Parameters = []cloud.Parameter{{Name: "encrypted", Value: "true"}}
+	_, other := c.CreateSnapshot(t.Context(), snapshotOf("s", "another"))
+	for what, err := range map[string]error{"the same request": same, "the same snapshot": sameSnapshot} {
+		wantKind(t, what, err, fault.None)
+	}
+	wantKind(t, "a snapshot of another volume", other, fault.Conflict)
+	for what, req := range map[string]cloud.CreateVolumeRequest{"a larger one": larger, "a copy": from, "another parameter": with} {
+		_, err := c.CreateVolume(t.Context(), req)
+		wantKind(t, what, err, fault.Conflict)
+	}
+}

@@ -25,7 +25,7 @@ import (
 // Run returns.
 type Op[S any] struct {
 	// Name is the change, such as "attach volume 1 to droplet 2". Every error begins with it, and Ops with the same Object and
-	// Name are the same change.
+	// Name are the same change: the later one gets the result of an earlier one whose caller has gone.
 	Name string
 	// Kind groups operations of similar duration, such as "attach".
 	Kind string

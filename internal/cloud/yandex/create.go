@@ -221,8 +221,6 @@ func (c *Cloud) created(ctx context.Context, req cloud.CreateVolumeRequest, name
 		return cloud.Volume{}, fmt.Errorf("%s: %w: %w", doing, fault.Uncertain, errDuplicates(append(others, made)))
 	case made.GetStatus() != compute.Disk_READY:
 		return cloud.Volume{}, fmt.Errorf("%s: %w: %w", doing, fault.Uncertain, notReady(made))
-	case !req.FitsExisting(vol): // an earlier call that asked for another one was still making it
-		return cloud.Volume{}, fmt.Errorf("%s: disk %s has its name and is another one: %w", doing, vol.ID, fault.Conflict)
 	}
 	return vol, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
@@ -77,7 +78,7 @@ func TestAKeyThatIsRunningIsJoined(t *testing.T) {
 		until(t, "the create is under way", func() bool { return len(folder.Running()) == 1 })
 		larger := request("a")
 		larger.Size = 2 * cloud.GiB
-		_, err := second.CreateVolume(t.Context(), larger)
+		_, err := middleware.NewIdempotent(second).CreateVolume(t.Context(), larger)
 		want(t, err, fault.Conflict)
 		made := <-answers
 		must(t, made.err)
