@@ -35,7 +35,7 @@ func yandexRules(seed uint64) folders.Rules {
 		PagesByNumber: seed%5 == 3, FailedCreateVanishes: seed%4 < 2, BootDisksElsewhere: seed%7 < 3,
 	}
 	if seed%3 == 2 {
-		// Where a snapshot that failed leaves nothing either, nobody who was started again could tell that there was one.
+		// Where a snapshot that failed leaves nothing either, a program that was started again cannot know that there was one.
 		r.KeysForgottenAfter, r.FailedCreateVanishes = clock.Fixed(time.Minute), false
 	}
 	return r
