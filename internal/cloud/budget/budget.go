@@ -30,6 +30,9 @@ const (
 	List
 )
 
+// Track is the priority of an ops.Tracker's reads of outcomes: a detach may wait until the operation before it on its machine has ended.
+const Track = Detach
+
 // reserve is the part of a window that requests of a priority leave to those of higher ones. It is small, so that a tight budget
 // can still be used.
 var reserve = [...]float64{Detach: 0, Attach: 0.01, Write: 0.02, Read: 0.04, List: 0.2}

@@ -22,8 +22,6 @@ const (
 	statusErrored = "errored"
 	// freshAction is how long a new action may be missing (hashicorp/terraform#481).
 	freshAction = 10 * time.Second
-	// trackPriority is the priority of reads of actions: a detach may wait until the action before it on the droplet has ended.
-	trackPriority = budget.Detach
 )
 
 // tracker follows actions. It reads one action by its id; for several it reads a page with the account's newest actions, and those that the
@@ -34,7 +32,7 @@ type tracker struct{ c *Cloud }
 func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
 	found := map[string]ops.Outcome{}
 	if len(of) > 1 {
-		newest, _, err := readPage(ctx, listOf[action]{doing: "read the newest actions", key: "actions", priority: trackPriority, call: t.c.sdk.Actions.List}, 1, perPage)
+		newest, _, err := readPage(ctx, listOf[action]{doing: "read the newest actions", key: "actions", priority: budget.Track, call: t.c.sdk.Actions.List}, 1, perPage)
 		if err != nil { // no list: each by itself, if that works at all
 			out, err := t.outcome(ctx, of[0])
 			if err != nil {
@@ -53,7 +51,7 @@ func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]o
 func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
 	doing := "read action " + op.ID
 	id, _ := strconv.Atoi(op.ID) // it was an action's
-	act, err := one(ctx, api.Call{Doing: doing, Priority: trackPriority, Has: []string{"action"}}, func(ctx context.Context) (*action, *godo.Response, error) {
+	act, err := one(ctx, api.Call{Doing: doing, Priority: budget.Track, Has: []string{"action"}}, func(ctx context.Context) (*action, *godo.Response, error) {
 		return t.c.sdk.Actions.Get(ctx, id)
 	})
 	switch {

@@ -28,8 +28,6 @@ const (
 	maxLabels = 100
 	// longMove is longer than an attach or a detach usually takes (4 s). For an older one the events are read.
 	longMove = 10 * time.Second
-	// trackPriority is the priority of reads of operations: a detach may wait until the operation before it on the Linode has ended.
-	trackPriority = budget.Detach
 )
 
 // operation returns the id of an operation.
@@ -73,7 +71,7 @@ func (t tracker) list(ctx context.Context, of []ops.Operation, found map[string]
 	var late []goal
 	for some := range slices.Chunk(filters, maxLabels) {
 		rows, _, err := readPage(ctx, listOf[volume]{
-			doing: "read several volumes", call: t.c.sdk.ListVolumes, filter: map[string]any{"+or": some}, priority: trackPriority,
+			doing: "read several volumes", call: t.c.sdk.ListVolumes, filter: map[string]any{"+or": some}, priority: budget.Track,
 		}, 1, perPage)
 		if err != nil {
 			return err
@@ -105,14 +103,14 @@ func (t tracker) list(ctx context.Context, of []ops.Operation, found map[string]
 func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
 	g := goalOf(op)
 	if g.what == toBeIdle {
-		idle, err := t.c.idle(ctx, g.volume, trackPriority)
+		idle, err := t.c.idle(ctx, g.volume, budget.Track)
 		if err != nil {
 			return readFailed(err)
 		}
 		return ops.Outcome{Done: idle}, nil
 	}
 	overdue := g.overdue()
-	v, err := t.c.findVolume(ctx, g.volume, trackPriority)
+	v, err := t.c.findVolume(ctx, g.volume, budget.Track)
 	if err != nil {
 		return readFailed(err)
 	}
@@ -125,7 +123,7 @@ func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, er
 	if err != nil || moving[g.volume] {
 		return ops.Outcome{}, nil //nolint:nilerr // a read that failed is a delay
 	}
-	if v, err = t.c.findVolume(ctx, g.volume, trackPriority); err != nil {
+	if v, err = t.c.findVolume(ctx, g.volume, budget.Track); err != nil {
 		return readFailed(err)
 	}
 	if out = g.reached(v); !out.Done {
@@ -257,7 +255,7 @@ func (c *Cloud) idle(ctx context.Context, id int, p budget.Priority) (bool, erro
 func (c *Cloud) moving(ctx context.Context) (map[int]bool, error) {
 	// Only the API's filters by action and order are known to work for events of volumes. A running one is missed if 500 others began after it.
 	newest, _, err := readPage(ctx, listOf[linodego.Event]{
-		doing: "read the events of volumes", call: c.sdk.ListEvents, priority: trackPriority,
+		doing: "read the events of volumes", call: c.sdk.ListEvents, priority: budget.Track,
 		filter: map[string]any{
 			"+or":       []map[string]any{{"action": linodego.ActionVolumeAttach}, {"action": linodego.ActionVolumeDetach}},
 			"+order_by": "created", "+order": "desc",

@@ -86,8 +86,8 @@ type Outcome struct {
 type Tracker interface {
 	// Running returns the operations of an object that have not ended. An object that does not exist has none.
 	Running(ctx context.Context, object string) ([]Operation, error)
-	// Outcomes reads several operations with as few requests as possible. An operation that is missing in the result is still
-	// running. The result may have others.
+	// Outcomes reads several operations with as few requests as possible, of the priority budget.Track. An operation that is missing
+	// in the result is still running. The result may have others.
 	Outcomes(ctx context.Context, of []Operation) (map[string]Outcome, error)
 }
 

@@ -31,9 +31,6 @@ const (
 	// the first page, because the disk has no other operations meanwhile.
 	operationsPerPage, maxOperationPages = 50, 20
 	recentOperation                      = time.Hour
-	// trackPriority is the priority of reads of operations: a detach may wait until the operation before it on the instance has
-	// ended.
-	trackPriority = budget.Detach
 )
 
 // The names of objects in ops.
@@ -57,7 +54,7 @@ func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]o
 // outcome reads one operation. An error concerns only this read; a later one may succeed.
 func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
 	var header metadata.MD
-	now, err := t.c.operations.Get(ctx, &operation.GetOperationRequest{OperationId: op.ID}, priority(trackPriority), grpc.Header(&header))
+	now, err := t.c.operations.Get(ctx, &operation.GetOperationRequest{OperationId: op.ID}, priority(budget.Track), grpc.Header(&header))
 	err = wrap(err, "read operation %s", op.ID)
 	switch {
 	case saysNone(err) && (op.Began.IsZero() || time.Since(op.Began) < freshOperation): // one that was found running is there
