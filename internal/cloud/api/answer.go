@@ -39,6 +39,27 @@ func Line(s, token string) string {
 	return s[:min(len(s), maxWords)]
 }
 
+// quotation is an error with the text that Line returns for it.
+type quotation struct {
+	error
+	text string
+}
+
+func (q quotation) Error() string { return q.text }
+
+func (q quotation) Unwrap() error { return q.error }
+
+// quoted returns an error about an answer, of which net/http and decoders repeat parts, with a text as Line's.
+func quoted(err error, token string) error {
+	if err == nil || AnswerOf(err) != nil {
+		return err
+	}
+	if text := Line(err.Error(), token); text != err.Error() {
+		return quotation{err, text}
+	}
+	return err
+}
+
 // answerOf reads a refusal, and reports whether its body has the API's form. Another body, such as the page of a proxy, becomes the
 // message as it is.
 func (c *Client) answerOf(resp *http.Response, token string) (a *Answer, ok bool) {

@@ -182,7 +182,7 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 		return true, nil
 	}
 	c.learn(r, rate)
-	return false, c.read(resp, r, token, into)
+	return false, quoted(c.read(resp, r, token, into), token)
 }
 
 // sent counts and logs a request that was sent. Its code is that of the answer.
@@ -222,7 +222,8 @@ func (c *Client) send(ctx context.Context, r Request, body []byte, token string)
 		req.Header.Set("User-Agent", c.UserAgent)
 	}
 	// RoundTrip follows no redirect, so the token is never sent to another address.
-	return Bounded{c.Base}.RoundTrip(req)
+	resp, err := Bounded{c.Base}.RoundTrip(req)
+	return resp, quoted(err, token)
 }
 
 // read reads the answer to a request.
@@ -239,7 +240,7 @@ func (c *Client) read(resp *http.Response, r Request, token string, into any) er
 	case r.NoContent:
 		return fmt.Errorf("the answer has status %d, only 204 says that it was done", resp.StatusCode)
 	case kind != "application/json":
-		return fmt.Errorf("the answer with status %d is not JSON but %.40q", resp.StatusCode, kind)
+		return fmt.Errorf("the answer with status %d is not JSON but %.40q", resp.StatusCode, Line(resp.Header.Get("Content-Type"), token))
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err == nil {
