@@ -114,44 +114,64 @@ func (r *Reader) call() error {
 	return err
 }
 
-// Of returns the mappings of the file below size. ok is false on a filesystem without FIEMAP.
-func Of(f *os.File, size int64) (found []Mapping, ok bool, err error) {
+// Each calls do with each mapping of the file below size, in their order. ok is false on a filesystem without FIEMAP. It takes no memory for
+// each mapping, of which a file that a pod writes may have millions.
+func Each(f *os.File, size int64, do func(Mapping) error) (ok bool, err error) {
 	for r := NewReader(f, 0, size); ; {
 		m, more, err := r.Next()
 		switch {
 		case errors.Is(err, ErrNoFIEMAP):
-			return nil, false, nil
+			return false, nil
 		case err != nil:
-			return nil, false, err
+			return false, err
 		case !more:
-			return found, true, nil
+			return true, nil
 		}
-		found = append(found, m)
+		if err := do(m); err != nil {
+			return true, err
+		}
 	}
 }
 
-// Holes returns the unallocated parts of the file below size. It does not use SEEK_HOLE, which reports
-// reserved but unwritten blocks as holes. Without FIEMAP the whole file is one hole.
-func Holes(f *os.File, size int64) ([]Range, error) {
-	mappings, ok, err := Of(f, size)
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		return []Range{{0, size}}, nil
-	}
-	var found []Range
+// Of returns the mappings of the file below size. ok is false on a filesystem without FIEMAP.
+func Of(f *os.File, size int64) (found []Mapping, ok bool, err error) {
+	ok, err = Each(f, size, func(m Mapping) error {
+		found = append(found, m)
+		return nil
+	})
+	return found, ok, err
+}
+
+// EachHole calls do with each unallocated part of the file below size, in their order; do may allocate it. It does not use SEEK_HOLE, which
+// reports reserved but unwritten blocks as holes. Without FIEMAP the whole file is one hole.
+func EachHole(f *os.File, size int64, do func(Range) error) error {
 	at := int64(0)
-	for _, m := range mappings {
-		if m.Start > at {
-			found = append(found, Range{at, min(m.Start, size) - at})
-		}
+	ok, err := Each(f, size, func(m Mapping) error {
+		hole := Range{at, min(m.Start, size) - at}
 		at = max(at, m.End())
+		if hole.Length > 0 {
+			return do(hole)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return do(Range{0, size})
+	case at < size:
+		return do(Range{at, size - at})
 	}
-	if at < size {
-		found = append(found, Range{at, size - at})
-	}
-	return found, nil
+	return nil
+}
+
+// Holes returns the holes of EachHole.
+func Holes(f *os.File, size int64) (found []Range, err error) {
+	err = EachHole(f, size, func(hole Range) error {
+		found = append(found, hole)
+		return nil
+	})
+	return found, err
 }
 
 // Written returns how many bytes of the file below size hold data; everything else reads as zeros. It does not use
@@ -162,14 +182,14 @@ func Written(f *os.File, size int64) (total int64, err error) {
 	if err := f.Sync(); err != nil {
 		return 0, err
 	}
-	mappings, ok, err := Of(f, size)
-	if err != nil || !ok {
-		return size, err
-	}
-	for _, m := range mappings {
+	ok, err := Each(f, size, func(m Mapping) error {
 		if m.Flags&Unwritten == 0 && m.Start < size {
 			total += min(m.Length, size-m.Start)
 		}
+		return nil
+	})
+	if err != nil || !ok {
+		return size, err
 	}
 	return total, nil
 }

@@ -181,21 +181,17 @@ func (p *Pool) releaseUnwritten(f *os.File) error {
 	if err != nil {
 		return err
 	}
-	mappings, _, err := extents.Of(f, st.Size())
-	if err != nil {
-		return err
-	}
-	for _, m := range mappings {
+	_, err = extents.Each(f, st.Size(), func(m extents.Mapping) error {
 		if m.Flags&extents.Unwritten == 0 {
-			continue
+			return nil
 		}
 		p.disk.step("punch")
-		err := pool.RetryEINTR(func() error {
+		return pool.RetryEINTR(func() error {
 			return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, m.Start, m.Length)
 		})
-		if err != nil {
-			return fmt.Errorf("release the unwritten extents of %s: %w", f.Name(), err)
-		}
+	})
+	if err != nil {
+		return fmt.Errorf("release the unwritten extents of %s: %w", f.Name(), err)
 	}
 	return nil
 }

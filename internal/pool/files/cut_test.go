@@ -252,16 +252,15 @@ func known(t *testing.T, p *Pool, entries []pool.Entry) (data, reservation int64
 	record(p.path(metaFile))
 	for _, e := range entries {
 		record(p.file(e.Ref(), recordExt))
-		mappings, err := extentsBelow(p.file(e.Ref(), imageExt), e.Size)
-		must(t, err)
 		missing := e.Size
-		for _, m := range mappings {
+		must(t, eachExtent(p.file(e.Ref(), imageExt), e.Size, func(m extents.Mapping) error {
 			m.Length = min(m.Length, e.Size-m.Start)
 			missing -= m.Length
 			for at := m.Physical; at < m.Physical+m.Length; at += block {
 				images[at]++
 			}
-		}
+			return nil
+		}))
 		if !e.Snapshot {
 			reservation += missing
 		}

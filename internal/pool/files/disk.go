@@ -164,11 +164,7 @@ func (d disk) reserve(ctx context.Context, f *os.File, size int64) error {
 // fill is reserve without the sync. It allocates only holes: on a full disk xfs refuses even a range that
 // is allocated already.
 func (d disk) fill(ctx context.Context, f *os.File, size int64) error {
-	missing, err := extents.Holes(f, size)
-	if err != nil {
-		return fmt.Errorf("find holes in %s: %w", f.Name(), err)
-	}
-	for _, hole := range missing {
+	err := extents.EachHole(f, size, func(hole extents.Range) error {
 		for end := hole.Start + hole.Length; hole.Start < end; hole.Start += reserveChunk {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -179,6 +175,10 @@ func (d disk) fill(ctx context.Context, f *os.File, size int64) error {
 				return fmt.Errorf("reserve %d bytes of %s: %w", length, f.Name(), err)
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("fill the holes in %s: %w", f.Name(), err)
 	}
 	return d.lengthen(f, size)
 }

@@ -104,3 +104,18 @@ func TestOverlap(t *testing.T) {
 		})
 	}
 }
+
+// However many places there are, a number of them is in memory, and the count is never too low.
+func TestManyPlacesCountInFull(t *testing.T) {
+	for _, most := range []int{8, 5, 4, 1} {
+		p := places{most: most}
+		for range 2 {
+			for at := range int64(4) {
+				p.add(place{at * 100, 10})
+			}
+		}
+		if got := p.shared(); got < 40 || len(p.all) > most {
+			t.Errorf("with max. %d places in memory, %d are, and %d bytes are shared, want min. 40", most, len(p.all), got)
+		}
+	}
+}

@@ -78,24 +78,46 @@ func (p *Pool) shared(entries []pool.Entry) (int64, error) {
 	if !slices.ContainsFunc(entries, copied) {
 		return 0, nil
 	}
-	var places []place
+	found := places{most: maxPlaces}
 	for _, e := range entries {
 		if e.Kind == pool.NoImage || e.Allocated == 0 {
 			continue
 		}
 		name := p.path(string(e.Ref().Folder), e.File)
-		mappings, err := extentsBelow(name, e.Size)
+		err := eachExtent(name, e.Size, func(m extents.Mapping) error {
+			if m.Flags&extents.Shared != 0 && m.Flags&(extents.Unknown|extents.Delayed) == 0 {
+				found.add(place{m.Physical, m.Length})
+			}
+			return nil
+		})
 		if err != nil {
 			return 0, fmt.Errorf("read the extents of %s: %w", name, pool.KindOf(err))
 		}
-		for _, m := range mappings {
-			if m.Flags&extents.Shared != 0 && m.Flags&(extents.Unknown|extents.Delayed) == 0 {
-				places = append(places, place{m.Physical, m.Length})
-			}
-		}
 	}
-	return overlap(places), nil
+	return found.shared(), nil
 }
+
+// maxPlaces is the maximum number of places in memory: 16 MiB. A pod can make millions of extents in its image.
+const maxPlaces = 1 << 20
+
+// places are those that images share.
+type places struct {
+	all  []place
+	most int
+	// beyond is the length of those that were too many.
+	beyond int64
+}
+
+func (p *places) add(one place) {
+	if len(p.all) == p.most {
+		p.beyond += one.length
+		return
+	}
+	p.all = append(p.all, one)
+}
+
+// shared returns how much they share. Those beyond the maximum count in full, which is at least what they share.
+func (p *places) shared() int64 { return overlap(p.all) + p.beyond }
 
 // place is a part of the disk, in bytes.
 type place struct{ start, length int64 }
@@ -111,16 +133,16 @@ func overlap(places []place) (total int64) {
 	return total
 }
 
-// extentsBelow returns the extents of a file below size.
-func extentsBelow(name string, size int64) ([]extents.Mapping, error) {
+// eachExtent calls do with each extent of a file below size.
+func eachExtent(name string, size int64, do func(extents.Mapping) error) error {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
-		return nil, nil
+		return nil
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = f.Close() }()
-	found, _, err := extents.Of(f, size)
-	return found, err
+	_, err = extents.Each(f, size, do)
+	return err
 }
