@@ -250,6 +250,10 @@ func TestATokenCreatesAndDeletesVolumesOfItsNodeOnly(t *testing.T) {
 		"with a Secret, for a class that does not exist": {a, admission.Create, create(func(v *corev1.PersistentVolume) {
 			v.Spec.StorageClassName, v.Spec.CSI.NodeStageSecretRef = "manual", cloudRoot()
 		}), true},
+		// No policy can ask whether a class exists, so docs/security.md says that this is not prevented.
+		"with a Secret of its claim's namespace, for a class that does not exist": {a, admission.Create, create(func(v *corev1.PersistentVolume) {
+			v.Spec.StorageClassName, v.Spec.ClaimRef.Namespace, v.Spec.CSI.NodeStageSecretRef = "manual", "kube-system", cloudRoot()
+		}), false},
 		"of a class with a Secret elsewhere": {a, admission.Create, create(func(v *corev1.PersistentVolume) {
 			v.Spec.StorageClassName, v.Spec.MountOptions, v.Spec.CSI.NodeStageSecretRef = "elsewhere", nil, cloudRoot()
 		}), true},
