@@ -36,7 +36,7 @@ func Line(s, token string) string {
 		return "(it repeats the request)"
 	}
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
-	return s[:min(len(s), maxWords)]
+	return strings.ToValidUTF8(s[:min(len(s), maxWords)], "")
 }
 
 // quotation is an error with the text that Line returns for it.

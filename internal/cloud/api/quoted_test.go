@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -51,5 +52,14 @@ func TestNoErrorAboutAnAnswerHasTheToken(t *testing.T) {
 				t.Errorf("the kind is %q, want %q", fault.Of(err), fault.Unavailable)
 			}
 		})
+	}
+}
+
+// An event is lost if its text is not UTF-8, so a long message is cut between characters.
+func TestALongMessageIsCutBetweenCharacters(t *testing.T) {
+	for _, before := range []string{"", "x"} {
+		if line := api.Line(before+strings.Repeat("ж", 1000), ""); !utf8.ValidString(line) || len(line) < 290 {
+			t.Errorf("Line = %q", line)
+		}
 	}
 }
