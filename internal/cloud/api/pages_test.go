@@ -91,6 +91,7 @@ func TestAListIsReadAboutOnce(t *testing.T) {
 	}
 }
 
+// P9: a list that changes with each read, or whose pages do not end, is an error.
 func TestAListThatNeverStandsStillIsAnError(t *testing.T) {
 	never := &shelf{entries: sequence(90), change: func(s *shelf) { s.entries = sequence((s.reads + 1) * 90)[s.reads*90:] }}
 	_, err := api.Complete(t.Context(), never.pages(20), strconv.Itoa)

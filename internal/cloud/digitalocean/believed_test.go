@@ -107,20 +107,6 @@ func (c *counted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// P9: a list whose pages do not end is an error.
-func TestAListWithoutEndIsAnError(t *testing.T) {
-	var entries []string
-	for n := range 100 {
-		entries = append(entries, fmt.Sprintf(`{"id":"506f78a4-e098-11e5-ad9f-000f5330%04d"}`, n))
-	}
-	page := fmt.Sprintf(`{"volumes":[%s],"links":{"pages":{"next":"https://api.example/v2/volumes?page=2"}}}`, strings.Join(entries, ","))
-	c := open(t, start(t, emulator.Options{}), answering(byMethod("GET"), 200, "application/json", page))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	_, err := c.ListVolumes(ctx, cloud.Page{})
-	want(t, err, fault.Unavailable, "behind its first 100 entries")
-}
-
 // A1, A12: attach and detach go through however long each GET takes.
 func TestASlowAPIDelaysAndPreventsNothing(t *testing.T) {
 	for _, takes := range []time.Duration{time.Second, 2500 * time.Millisecond, 10 * time.Second} {
@@ -184,26 +170,6 @@ func TestActionsAreFollowedWithoutTheirList(t *testing.T) {
 			})
 		})
 	}
-}
-
-// P1: the rule about snapshots is recognised by its headers, so other words for it neither repeat the request nor slow
-// everything else down.
-func TestTheRuleAboutSnapshotsInOtherWords(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		account := start(t, emulator.Options{})
-		c := stack(open(t, account))
-		vol := volume(t, c, "a")
-		rule := account.Arm(emulator.Fault{Method: "POST", Route: "/v2/volumes/{volume_id}/snapshots", Effect: faults.Effect{
-			Status: 429, Message: "too soon", Header: map[string]string{"ratelimit-limit": "5000", "ratelimit-remaining": "4711"},
-		}})
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-		defer cancel()
-		_, err := c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
-		want(t, err, fault.Precondition, "10 minutes")
-		if rule.Hits() != 1 {
-			t.Errorf("the snapshot was asked for %d times, want once", rule.Hits())
-		}
-	})
 }
 
 // P1: a refusal of one route that asks for a longer wait than the limit of a minute ever does, while the hour's budget is not used up,

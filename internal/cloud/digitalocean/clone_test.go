@@ -15,27 +15,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 )
 
-// A clone that could not be made now needs its snapshot at the repeat, and would wait 10 minutes for another.
-func TestACloneThatIsRepeatedKeepsItsSnapshot(t *testing.T) {
-	account := start(t, emulator.Options{})
-	c := stack(open(t, account))
-	req := request("clone")
-	req.Source.Volume = origin(t, c)
-	account.Arm(emulator.Fault{
-		Method: http.MethodPost, Route: "/v2/volumes", Times: 1, Effect: faults.Effect{Status: 500},
-	})
-	_, err := c.CreateVolume(t.Context(), req)
-	want(t, err, fault.Uncertain)
-	if n := len(account.Snapshots()); n != 1 {
-		t.Errorf("%d snapshots are there for the repeat, want 1", n)
-	}
-	_, err = c.CreateVolume(t.Context(), req)
-	must(t, err)
-	if n := len(account.Snapshots()); n != 0 {
-		t.Errorf("%d snapshots are left, want none", n)
-	}
-}
-
 // Another controller may remove the temporary snapshot when it has made the same clone, or failed to. That is
 // no reason to say that the source does not exist, which is final.
 func TestACloneWhoseSnapshotAnotherRemovesIsRepeated(t *testing.T) {

@@ -13,29 +13,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 )
 
-// E3: a size that the cloud shows while its action runs is no answer. The action may fail and take it back, and then the
-// next call grows the volume.
-func TestAGrowthIsNotAnsweredWhileItsActionRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		account := start(t, emulator.Options{Rules: emulator.Rules{ChangeOnAccept: true}})
-		c := open(t, account)
-		id := origin(t, c)
-		account.Arm(emulator.Fault{Method: "POST", Body: `"resize"`, Times: 1, Effect: faults.Effect{Errored: true, Takes: clock.Fixed(20 * time.Second)}})
-		for n, wanted := range []fault.Kind{fault.Uncertain, fault.Unavailable} { // the caller goes; the repeat asks for the same or for less
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			exp, err := c.ExpandVolume(ctx, id, cloud.Bytes(5-n)*cloud.GiB)
-			cancel()
-			if fault.Of(err) != wanted {
-				t.Errorf("ExpandVolume %d while the action runs = %+v, %v, want %v", n, exp, err, wanted)
-			}
-		}
-		exp, err := c.ExpandVolume(t.Context(), id, 5*cloud.GiB)
-		if has := account.Volumes()[0].SizeGiB; err != nil || exp.Size != 5*cloud.GiB || has != 5 {
-			t.Errorf("ExpandVolume after the action has failed = %+v, %v, and the volume has %d GiB", exp, err, has)
-		}
-	})
-}
-
 // E3: nor is the copy that a repeated create finds at a size that its growth may still take back.
 func TestACopyIsNotAnsweredWhileItsGrowthRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -48,25 +48,6 @@ func TestTheTwoKindsOf429(t *testing.T) {
 	})
 }
 
-// C8: a snapshot whose answer was lost is found by the repeat, although the rule of 10 minutes hides it.
-func TestALostSnapshotIsFoundBehindTheRuleOf10Minutes(t *testing.T) {
-	account := start(t, emulator.Options{Rules: emulator.Rules{SnapshotInterval: clock.Fixed(10 * time.Minute)}})
-	c := stack(open(t, account))
-	vol := volume(t, c, "a")
-	account.Arm(emulator.Fault{Method: "POST", Route: "/v2/volumes/{volume_id}/snapshots", Times: 1, Effect: faults.Effect{Lost: faults.LostAfter}})
-	var snap cloud.Snapshot
-	var err error
-	for range 2 {
-		if snap, err = c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID}); err == nil {
-			break
-		}
-		want(t, err, fault.Uncertain)
-	}
-	if err != nil || len(account.Snapshots()) != 1 {
-		t.Errorf("the repeat = %+v, %v, and there are %d snapshots", snap, err, len(account.Snapshots()))
-	}
-}
-
 // C8: a snapshotter that was restarted before it had written the answer down asks again, long after the rule of 10
 // minutes. Where names of snapshots may repeat, only a look keeps the cloud from making another one.
 func TestASnapshotAskedForAgainLongAfterIsTheSame(t *testing.T) {
@@ -98,31 +79,6 @@ func TestAVolumeWithAllItsSnapshotsIsExhausted(t *testing.T) {
 		_, err = c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: fmt.Sprintf("s%d", n), Volume: vol.ID})
 	}
 	want(t, err, fault.Exhausted, "25 snapshots")
-}
-
-// C2 and C3: a restore to a larger size whose growth fails is finished by the repeat; it and a third call
-// answer the same, with the source.
-func TestARestoreToALargerSizeIsFinishedByTheRepeat(t *testing.T) {
-	account := start(t, emulator.Options{})
-	c := stack(open(t, account))
-	vol := volume(t, c, "origin")
-	snap, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
-	must(t, err)
-	req := request("copy")
-	req.Size, req.Source.Snapshot = 3*cloud.GiB, snap.ID
-	account.Arm(emulator.Fault{Method: "POST", Body: `"resize"`, Times: 6, Effect: faults.Effect{Errored: true}})
-	_, err = c.CreateVolume(t.Context(), req)
-	want(t, err, fault.Uncertain)
-	second, err := c.CreateVolume(t.Context(), req)
-	for err != nil && fault.Of(err) == fault.Uncertain {
-		second, err = c.CreateVolume(t.Context(), req)
-	}
-	must(t, err)
-	third, err := c.CreateVolume(t.Context(), req)
-	must(t, err)
-	if second.Size != 3*cloud.GiB || second.Source != req.Source || fmt.Sprintf("%+v", second) != fmt.Sprintf("%+v", third) || len(account.Volumes()) != 2 {
-		t.Errorf("the repeats answer\n%+v\n%+v, and there are %d volumes", second, third, len(account.Volumes()))
-	}
 }
 
 // A quota that stops a growth leaves the copy, which another controller may have found: the outcome is open,
