@@ -15,7 +15,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var eventually = expect.Eventually
 
 // logLine has the fields of a log line that the test reads.
 type logLine struct {
@@ -149,18 +152,6 @@ func checkJoined(t *testing.T, lines []logLine, named bool) {
 	for _, l := range lines {
 		if l.Msg == "api request" && (l.Verb == "POST" || l.Verb == "DELETE") && seen[l.Request] == "" {
 			t.Errorf("%+v belongs to no call", l)
-		}
-	}
-}
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); !is(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("not within %s: %s", patience, what)
 		}
 	}
 }

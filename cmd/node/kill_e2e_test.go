@@ -22,8 +22,11 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
+
+var must = expect.NoError
 
 // TestIdleNodeProgramIsSmall checks the limits of the design: at most 16 MiB stripped, at most 20 MiB of memory when idle.
 func TestIdleNodeProgramIsSmall(t *testing.T) {
@@ -198,11 +201,4 @@ func tempDir(t *testing.T) string {
 		os.RemoveAll(dir)
 	})
 	return dir
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -23,7 +23,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var eventually = expect.Eventually
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -266,20 +269,6 @@ func TestServeDrains(t *testing.T) {
 	}
 	if _, err := os.Lstat(r.socket); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the socket is still there: %v", err)
-	}
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	ctx := waiting(t)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("never: %s", what)
-		case <-tick.C:
-		}
 	}
 }
 

@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/format"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var until = expect.Eventually
 
 // F1: wherever one read fails, there is an error and no mkfs.
 func TestUnreadableDiskIsNeverFormatted(t *testing.T) {
@@ -119,20 +121,6 @@ func serversOf(t *testing.T, dir string) []string {
 		}
 	}
 	return out
-}
-
-// until waits for something that comes soon.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for range 3000 {
-		if ok() {
-			return
-		}
-		<-tick.C
-	}
-	t.Fatalf("it never came that %s", what)
 }
 
 // F1: the driver's own read is fine and blkid's is not: nothing is formatted.

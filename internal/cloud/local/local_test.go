@@ -15,8 +15,11 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/local"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/snapshots"
 )
+
+var wantKind = expect.Kind
 
 const size = 16 * cloud.MiB
 
@@ -30,13 +33,6 @@ func create(t *testing.T, l *local.Local, name string) cloud.Volume {
 		t.Fatal(err)
 	}
 	return vol
-}
-
-func wantKind(t *testing.T, what string, err error, want fault.Kind) {
-	t.Helper()
-	if fault.Of(err) != want || (err == nil) != (want == fault.None) {
-		t.Errorf("%s = %v, want kind %q", what, err, want)
-	}
 }
 
 func TestVolumeIsWholeAfterARestart(t *testing.T) {

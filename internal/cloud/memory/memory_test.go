@@ -10,7 +10,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var wantKind = expect.Kind
 
 func create(t *testing.T, c cloud.Cloud, name string) cloud.Volume {
 	t.Helper()
@@ -19,13 +22,6 @@ func create(t *testing.T, c cloud.Cloud, name string) cloud.Volume {
 		t.Fatalf("CreateVolume(%q) = %v", name, err)
 	}
 	return vol
-}
-
-func wantKind(t *testing.T, call string, err error, want fault.Kind) {
-	t.Helper()
-	if fault.Of(err) != want || err == nil && want != fault.None {
-		t.Errorf("%s = %v, want the kind %q", call, err, want)
-	}
 }
 
 func TestReadsShowTheStateOfATickAgo(t *testing.T) {

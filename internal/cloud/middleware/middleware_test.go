@@ -12,7 +12,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var wantKind = expect.Kind
 
 // small returns a request for a blank volume.
 func small(name string) cloud.CreateVolumeRequest {
@@ -50,13 +53,6 @@ func count(t *testing.T, c cloud.Cloud) int {
 		t.Fatal(err)
 	}
 	return len(list.Volumes)
-}
-
-func wantKind(t *testing.T, call string, err error, want fault.Kind) {
-	t.Helper()
-	if fault.Of(err) != want || err == nil && want != fault.None {
-		t.Errorf("%s = %v, want the kind %q", call, err, want)
-	}
 }
 
 // repeatable has for every call whether Retry repeats it.

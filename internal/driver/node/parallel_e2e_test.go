@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"go.uber.org/zap"
@@ -21,7 +20,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var eventually = expect.Eventually
 
 // P2: while mkfs of one volume hangs the others proceed, that volume answers Aborted, reads are served, the RPC may end,
 // and the same call later finishes the job.
@@ -78,22 +80,6 @@ func TestASlowFormatBlocksOnlyItsVolume(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
-
-// eventually waits for something that has no event to wait for.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
-}
 
 // TestManyVolumesAtOnce: lives of different volumes on one machine do not get into one another's way.
 func TestManyVolumesAtOnce(t *testing.T) {

@@ -17,7 +17,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 // emptyMachine has no disks, and counts how often it was asked for one.
 type emptyMachine struct{ asked atomic.Int64 }
@@ -313,13 +316,6 @@ func TestPathsOutsideTheKubeletsFolder(t *testing.T) {
 	}
 	if got := listing(t, dir); got != "canary/ canary/empty/ canary/file kubelet/ kubelet/staging/ link" {
 		t.Errorf("the folder holds %q, want all but the target", got)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -17,7 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 // volume is an image of a filesystem.
 type volume struct {
@@ -38,13 +41,6 @@ func command(t *testing.T, name string, args ...string) string {
 		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
 	}
 	return string(out)
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // makeVolume makes a volume with the filesystem that a new one has, a little larger or smaller each time.

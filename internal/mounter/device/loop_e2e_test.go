@@ -18,8 +18,11 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
+
+var wantKind = expect.Kind
 
 const mib = 1 << 20
 
@@ -85,13 +88,6 @@ func idOf(t *testing.T, c Spec) pool.ID {
 		t.Fatal(err)
 	}
 	return h.ID
-}
-
-func wantKind(t *testing.T, what string, err error, want fault.Kind) {
-	t.Helper()
-	if fault.Of(err) != want || (err == nil) != (want == fault.None) {
-		t.Errorf("%s = %v, want kind %q", what, err, want)
-	}
 }
 
 func read(t *testing.T, name string) string {

@@ -7,16 +7,13 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
-const kib, mib = 1 << 10, 1 << 20
+var must = expect.NoError
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+const kib, mib = 1 << 10, 1 << 20
 
 // reserved returns an open file with this many reserved bytes.
 func reserved(t *testing.T, size int64) *os.File {

@@ -11,8 +11,11 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
+
+var must, wantKind, wantReason = expect.NoError, expect.Kind, expect.Reason
 
 const small = pool.SmallestVolume
 
@@ -60,27 +63,6 @@ func mustCreate(t *testing.T, p *Pool, name string, size int64) pool.Record {
 		t.Fatal(err)
 	}
 	return r
-}
-
-func wantKind(t *testing.T, what string, err error, want fault.Kind) {
-	t.Helper()
-	if fault.Of(err) != want || (err == nil) != (want == fault.None) {
-		t.Errorf("%s = %v, want kind %q", what, err, want)
-	}
-}
-
-func wantReason(t *testing.T, what string, err error, want fault.Reason) {
-	t.Helper()
-	if got := fault.ReasonOf(err); got != want {
-		t.Errorf("%s = %v has the reason %q, want %q", what, err, string(got), string(want))
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // files returns the names of the files of volumes and snapshots.

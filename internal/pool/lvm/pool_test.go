@@ -17,8 +17,11 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/lvm"
 )
+
+var must, wantKind, wantReason = expect.NoError, expect.Kind, expect.Reason
 
 const gib = int64(1) << 30
 
@@ -649,25 +652,4 @@ func TestExamineOfAGroup(t *testing.T) {
 	examined("a pool without one of its disks", gone, fault.PoolUnusable)
 	host.Set()
 	examined("a pool that has gone", gone, fault.PoolUnusable)
-}
-
-func wantKind(t *testing.T, what string, err error, want fault.Kind) {
-	t.Helper()
-	if fault.Of(err) != want || (err == nil) != (want == fault.None) {
-		t.Errorf("%s = %v, want kind %q", what, err, want)
-	}
-}
-
-func wantReason(t *testing.T, what string, err error, want fault.Reason) {
-	t.Helper()
-	if got := fault.ReasonOf(err); got != want {
-		t.Errorf("%s = %v has the reason %q, want %q", what, err, string(got), string(want))
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -12,10 +12,13 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/lvm"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/snapshots"
 )
+
+var must, wantKind, wantReason = expect.NoError, expect.Kind, expect.Reason
 
 // two are the configurations of two pools of one node.
 func two(t *testing.T, dir string) []pool.Config {
@@ -367,25 +370,4 @@ func mustCreate(t *testing.T, p pool.Storage, name string) pool.Record {
 	r, err := p.Create(t.Context(), pool.NewVolume{Name: name, Size: pool.SmallestVolume})
 	must(t, err)
 	return r
-}
-
-func wantKind(t *testing.T, what string, err error, want fault.Kind) {
-	t.Helper()
-	if fault.Of(err) != want || (err == nil) != (want == fault.None) {
-		t.Errorf("%s = %v, want kind %q", what, err, want)
-	}
-}
-
-func wantReason(t *testing.T, what string, err error, want fault.Reason) {
-	t.Helper()
-	if got := fault.ReasonOf(err); got != want {
-		t.Errorf("%s = %v has the reason %q, want %q", what, err, string(got), string(want))
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -23,8 +23,11 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
+
+var must = expect.NoError
 
 const mib = int64(1) << 20
 
@@ -376,13 +379,6 @@ func checkEveryAlert(t *testing.T, p *prometheus) {
 		if !fired && !strings.Contains(string(cases), "alertname: "+found[1]+"\n") {
 			t.Errorf("%s has never fired, and testdata/rules.yaml has no case", found[1])
 		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

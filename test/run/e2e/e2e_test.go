@@ -10,14 +10,16 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
+
+var eventually = expect.Eventually
 
 const (
 	mib = int64(1) << 20
@@ -150,22 +152,6 @@ func pattern(seed byte) []byte {
 		block = append(block, sum[:]...)
 	}
 	return block
-}
-
-// eventually waits until the condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("it did not happen: %s", what)
-		case <-tick.C:
-		}
-	}
 }
 
 // filesystemSize returns what df would print.

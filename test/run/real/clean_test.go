@@ -13,7 +13,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 // emulatedAccount is an account with a machine and a foreign volume.
 func emulatedAccount(t *testing.T, name string) (Account, accounts.Account) {
@@ -40,13 +43,6 @@ func view(t *testing.T, a Account, part int) cloud.Cloud {
 	must(t, err)
 	cloudtest.CloseAfter(t, c.Close)
 	return c
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestCleanRemovesOnlyWhatTheRunMade(t *testing.T) {

@@ -12,8 +12,11 @@ import (
 	"testing"
 
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/recorded"
 )
+
+var must = expect.NoError
 
 // own are the fields, by the end of their path, whose values belong to an account or to 2016. Their JSON types are compared.
 var own = map[string]string{
@@ -159,11 +162,4 @@ func body(t *testing.T, name string) (answer any) {
 	must(t, err)
 	must(t, json.Unmarshal(text, &answer))
 	return answer
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

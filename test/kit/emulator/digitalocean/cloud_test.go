@@ -1,7 +1,6 @@
 package digitalocean_test
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -12,7 +11,10 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var waitFor = expect.Eventually
 
 // bearer adds the token to each request.
 type bearer struct {
@@ -70,22 +72,6 @@ func mustAttach(t *testing.T, api *godo.Client, volume string, droplet int) *god
 		t.Fatalf("Attach(%s, %d) = %v", volume, droplet, err)
 	}
 	return a
-}
-
-// waitFor polls until is says yes.
-func waitFor(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("still waiting until %s", what)
-		}
-	}
 }
 
 func TestAVolumeLivesFromCreateToDelete(t *testing.T) {

@@ -18,8 +18,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/vm"
 )
+
+var must = expect.NoError
 
 const (
 	mib = int64(1) << 20
@@ -236,11 +239,4 @@ func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -16,8 +16,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/vm"
 )
+
+var check = expect.NoError
 
 const (
 	mib = int64(1) << 20
@@ -236,13 +239,6 @@ func (v *volume) free() {
 }
 
 func (v *volume) kernel() string { return v.run("readlink -f /dev/disk/by-id/%s", v.disk.Link()) }
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func wantCode(t *testing.T, what string, err error, want codes.Code, says string) {
 	t.Helper()

@@ -1,0 +1,50 @@
+// Package expect has what the tests of many packages expect of errors and of what happens soon.
+package expect
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// NoError ends the test on an error.
+func NoError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Kind fails the test unless the error of what was done has the kind; fault.None: there is no error.
+func Kind(t testing.TB, what string, err error, want fault.Kind) {
+	t.Helper()
+	if fault.Of(err) != want || (err == nil) != (want == fault.None) {
+		t.Errorf("%s = %v, want kind %q", what, err, want)
+	}
+}
+
+// Reason fails the test unless the error of what was done has the reason.
+func Reason(t testing.TB, what string, err error, want fault.Reason) {
+	t.Helper()
+	if got := fault.ReasonOf(err); got != want {
+		t.Errorf("%s = %v has the reason %q, want %q", what, err, string(got), string(want))
+	}
+}
+
+// Eventually waits for what has no event to wait for, at most 30 seconds.
+func Eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("it did not happen: %s", what)
+		}
+	}
+}
