@@ -48,7 +48,6 @@ var (
 	notRunning    = bad("linode_id", "The Linode must be running to attach a volume that does not persist across boots")       // assumed
 	shrink        = bad("size", "Volumes can only be resized up")                                                              // assumed
 	sameSize      = bad("size", "Volume has this size already")                                                                // assumed
-	stillAttached = bad("", "Volume must be detached before it can be deleted")                                                // assumed; see Rules
 	locked        = bad("", "This volume cannot be deleted")                                                                   // assumed
 	rotating      = bad("", "The volume's key is being rotated")                                                               // assumed
 	restricted    = refusal{http.StatusForbidden, "", "Unauthorized"}                                                          // assumed

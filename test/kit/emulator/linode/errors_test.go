@@ -91,18 +91,10 @@ func TestRefusals(t *testing.T) {
 }
 
 func volumeRefusals() []refusalRow {
-	none, kept, slow := emulator.Rules{}, emulator.Rules{DeleteOfAttachedRefused: true}, emulator.Each(clock.Fixed(time.Hour))
+	none, slow := emulator.Rules{}, emulator.Each(clock.Fixed(time.Hour))
 	return []refusalRow{
 		{"a volume that is not there is not found", none, func(a account) error { return a.get(7) }, 404, "Not found"},
 		{"deleting twice is not found", none, func(a account) error { return a.last(a.delete(), a.delete()) }, 404, "Not found"},
-		{"the delete of an attached volume can be refused", kept, func(a account) error {
-			return a.last(a.attach(a.volume, a.first), a.delete())
-		}, 400, "must be detached"},
-		{"the delete of a volume that is being detached can be refused", kept, func(a account) error {
-			err := a.attach(a.volume, a.first)
-			a.cloud.SetDurations(slow)
-			return a.last(err, a.detach(), a.delete())
-		}, 400, "must be detached"},
 		{"a volume does not shrink", none, func(a account) error { return a.resize(10) }, 400, "[size]"},
 		{"a volume does not grow beyond the limit", none, func(a account) error { return a.resize(16385) }, 400, "[size] Must be 10-"},
 		{"a resizing volume is not resized", none, func(a account) error {

@@ -96,9 +96,6 @@ type Rules struct {
 	DetachOfFreeRefused bool `json:"detach_of_free_refused"`
 	// ResizeToSameRefused refuses to resize a volume to the size that it has.
 	ResizeToSameRefused bool `json:"resize_to_same_refused"`
-	// DeleteOfAttachedRefused refuses to delete a volume that is attached. The real API deletes it, under what uses it: package
-	// recorded, TestVolume_WaitForLinodeID_volume.
-	DeleteOfAttachedRefused bool `json:"delete_of_attached_refused"`
 	// AttachWhileCreatingRefused refuses to attach a volume that is not active yet.
 	AttachWhileCreatingRefused bool `json:"attach_while_creating_refused"`
 	// OneChangePerLinode answers "Linode busy." while another volume is being attached to the Linode or

@@ -198,8 +198,6 @@ func (c *Cloud) deleteVolume(r *request) answer {
 	switch {
 	case !found:
 		return c.refuse(notFound)
-	case v.Linode != 0 && c.rules.DeleteOfAttachedRefused:
-		return c.refuse(stillAttached)
 	case len(v.Locks) > 0:
 		return c.refuse(locked)
 	case v.Status == statusRotating:
