@@ -89,7 +89,7 @@ func (cfg *Config) Governor(name string, windows []budget.Window) *budget.Govern
 	return budget.New(budget.Config{Name: name, Windows: windows, Rand: cfg.Rand, Metrics: cfg.Metrics.Budget})
 }
 
-// Ops returns the configuration for ops.New. tick is the default of Tick.
+// Ops returns the configuration for ops.New.
 func (cfg *Config) Ops(tracker ops.Tracker) ops.Config {
 	return ops.Config{Tracker: tracker, Timeout: cfg.OperationTimeout, Tick: cfg.Tick, Busy: cfg.Busy, Rand: cfg.Rand, Metrics: cfg.Metrics.Ops}
 }

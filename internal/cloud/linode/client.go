@@ -27,9 +27,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
-// listTick uses at most half of the 200 lists a minute that the cloud allows for a token.
-const listTick = 600 * time.Millisecond
-
 // Config configures a Cloud.
 type Config struct {
 	block.Config
@@ -125,7 +122,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	}
 	c.sdk = newSDK(api.Transport(client.Do))
 	running := cfg.Ops(tracker{c})
-	running.Lists, running.Tick = true, cmp.Or(cfg.Tick, listTick)
+	running.Lists = true
 	c.ops = ops.New(ctx, running)
 	c.Verbs, c.Snapshots = block.New(c.traits(), requests{c: c}, c.ops, nil), noSnapshots{}
 	if cfg.Snapshots {
