@@ -256,8 +256,8 @@ golden: ## Write what docs/upgrade.md freezes: what the programs print, formats 
 	UPDATE_GOLDEN=1 $(GO) test -vet=off -count=1 -run Frozen ./cmd/... ./internal/... ./test/check/compatibility
 
 .PHONY: chaos
-chaos: CLOUD = memory
-chaos: ## Random calls, faults and crashes in simulated time: CLOUD=memory, or an emulated one, RUNS, SEED, CONTROLLERS, BINARY=1, PLANT=a fault to find
+chaos: CLOUD = digitalocean
+chaos: ## Random calls, faults and crashes in simulated time: CLOUD=an emulated one, RUNS, SEED, CONTROLLERS, BINARY=1, PLANT=a fault to find
 	@$(if $(BINARY),$(MAKE) --no-print-directory build)
 	@$(GO) run ./test/run/chaos -cloud $(CLOUD) -runs $(RUNS) -seed $(SEED) -controllers $(CONTROLLERS) $(if $(BINARY),-binary bin) $(if $(PLANT),-plant $(PLANT))
 

@@ -6,8 +6,6 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 )
 
 // settled is how long after its end a call may still reach the cloud.
@@ -85,9 +83,3 @@ func (a *actor) snapshotAgain(sn *snap) {
 		func(m proto.Message, _ bool) { s.checkSnapshot(sn, m.(*csi.CreateSnapshotResponse).GetSnapshot()) })
 	a.pause(settled, settled+time.Second)
 }
-
-// Duplicate makes none: names are unique.
-func (w *memoryWorld) Duplicate(cloud.VolumeID) cloud.VolumeID { return "" }
-
-// Remove has nothing to remove.
-func (w *memoryWorld) Remove(cloud.VolumeID) bool { return true }

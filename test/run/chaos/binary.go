@@ -19,18 +19,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// served is a world that programs reach over HTTP.
-type served interface {
-	World
-	// Serve answers the requests of one program.
-	Serve(p Program) http.Handler
-	// Flags are those of a controller whose API is at this address; it may write files into the folder.
-	Flags(api, dir string) ([]string, error)
-}
-
 // programFleet runs the real program, and kills it with SIGKILL.
 type programFleet struct {
-	world    served
+	world    *restWorld
 	bin, dir string
 	// died is called after the end of a life, unless all end; fell where nobody killed it.
 	died func()
@@ -206,13 +197,9 @@ func executeBinary(p Plan, world maker, bin string) (o outcome, dir string, err 
 	if err != nil {
 		return o, dir, err
 	}
-	web, ok := w.(served)
-	if !ok {
-		return o, dir, errors.New("this cloud cannot be reached over HTTP")
-	}
 	s.world = w
 	s.fleet = &programFleet{
-		world: web, bin: bin, dir: dir, lives: map[int]*process{}, gone: map[int]chan struct{}{}, died: func() { s.set(func() {}) },
+		world: w, bin: bin, dir: dir, lives: map[int]*process{}, gone: map[int]chan struct{}{}, died: func() { s.set(func() {}) },
 		fell: func(number int, err error) {
 			s.set(func() { s.wrong(BadCode, "controller %d ended by itself: %v", number, err) })
 		},

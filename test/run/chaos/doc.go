@@ -3,7 +3,7 @@
 // with random faults of the cloud, controllers that are killed in the middle of a call. A model says
 // what must hold at all times and what must be left when everything was deleted: nothing.
 //
-//	chaos -cloud memory -runs 1000 -seed 1 -controllers 2
+//	chaos -cloud digitalocean -runs 1000 -seed 1 -controllers 2
 //
 // Each run lives in simulated time (testing/synctest) with every connection in memory, so that an hour
 // of waiting costs milliseconds and a seed repeats. A run that fails is shrunk: steps and faults are left

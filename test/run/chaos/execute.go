@@ -49,9 +49,7 @@ func execute(t *testing.T, p Plan, with setup) (o outcome) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if emulated, is := w.(*restWorld); is {
-			emulated.unread = with.unread
-		}
+		w.unread = with.unread
 		s.world = w
 		s.fleet = &memoryFleet{world: w, plant: with.plant, died: func() { s.set(func() {}) }, lives: map[int]*life{}}
 		if err := s.begin(); err != nil {
@@ -103,7 +101,7 @@ func none(int) bool { return false }
 
 // scene is a cloud to play on.
 type scene struct {
-	// open makes its world; served makes one that real programs reach, nil: there is none.
+	// open makes its world; served makes one that real programs reach.
 	open, served maker
 	// snapshots: the cloud has them.
 	snapshots bool
@@ -117,7 +115,6 @@ var scenes = map[string]scene{
 	"digitalocean":     emulated(digitalOceanTraits, scene{snapshots: true}),
 	"linode":           emulated(linodeTraits, scene{claims: true}),
 	"linode-snapshots": emulated(linodeSnapshotTraits, scene{claims: true, snapshots: true}),
-	"memory":           {open: newMemoryWorld, snapshots: true},
 	"yandex":           emulated(yandexTraits, scene{snapshots: true}),
 }
 

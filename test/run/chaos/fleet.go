@@ -34,7 +34,7 @@ type fleet interface {
 
 // memoryFleet runs controllers in this process; only memory connects them with their callers.
 type memoryFleet struct {
-	world World
+	world *restWorld
 	// plant wraps the backend, to make it wrong on purpose; nil: as it is.
 	plant func(cloud.Cloud) cloud.Cloud
 	// died is called after the end of a life, unless all end.

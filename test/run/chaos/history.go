@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -51,15 +50,6 @@ func (h *history) put(text string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lines = append(h.lines, line{h.since(), text})
-}
-
-// sorted is the history in an order that is the same in every repeat, also of what happens at one moment.
-func (h *history) sorted() []line {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.SortedFunc(slices.Values(h.lines), func(a, b line) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text))
-	})
 }
 
 // after is how many lines are printed after the first breach; then only further breaches are.

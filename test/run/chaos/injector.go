@@ -27,8 +27,6 @@ const (
 	Failed Kind = "failed"
 	// Stale: a read shows what was true a while ago.
 	Stale Kind = "stale"
-	// HalfDone: a copy is made with its source's size, and the rest of the call is not.
-	HalfDone Kind = "half-done"
 	// Full: there is no room.
 	Full Kind = "full"
 	// Throttled: too many requests; nothing changes.
@@ -141,14 +139,6 @@ func (in *injector) since(at time.Time, kind Kind) bool {
 	return ever && !last.Before(at)
 }
 
-// lastWas says whether this was the fault of the last call of the name for the object.
-func (in *injector) lastWas(call, object string, kind Kind) bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	last := Fault{Call: call, Object: object, Nth: in.seen[call+" "+object], Kind: kind}
-	return slices.Contains(in.fired, last)
-}
-
 // stop ends all faults.
 func (in *injector) stop() {
 	in.mu.Lock()
@@ -190,3 +180,10 @@ func randomOf(seed uint64, name string) *rand.Rand {
 	_, _ = h.Write([]byte(name))
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
+
+// between returns a duration out of a range.
+func between(rng *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(rng.Int64N(int64(most-least)+1))
+}
+
+func slowness(rng *rand.Rand) time.Duration { return between(rng, 20*time.Second, 400*time.Second) }

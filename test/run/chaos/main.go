@@ -25,7 +25,7 @@ type options struct {
 func main() {
 	testing.Init() // simulated time is to be had only inside of a test
 	var o options
-	flag.StringVar(&o.cloud, "cloud", "memory", "the cloud: "+strings.Join(slices.Sorted(maps.Keys(scenes)), ", "))
+	flag.StringVar(&o.cloud, "cloud", "digitalocean", "the cloud: "+strings.Join(slices.Sorted(maps.Keys(scenes)), ", "))
 	flag.IntVar(&o.runs, "runs", 100, "how many runs")
 	flag.Uint64Var(&o.seed, "seed", 1, "the seed of the first run; each later one has the next number")
 	flag.IntVar(&o.controllers, "controllers", 1, "how many controllers share the cloud: 1 or 2")

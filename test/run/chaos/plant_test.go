@@ -209,7 +209,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 		},
 		"a detach believes a list": {
 			func(c cloud.Cloud) cloud.Cloud { return credulous{c} }, []Breach{Corrupt, MultiAttached}, 4, 240, // one in twenty shows it
-			func(s scene) bool { return s.served != nil }, "", // memory shows where volumes are as it is
+			nil, "",
 		},
 		"a sweep believes a list": {
 			func(c cloud.Cloud) cloud.Cloud { return sweeping{c} }, []Breach{Corrupt}, 120, 400, // a copy that is old is not gone on with, so it has to be quick
@@ -276,26 +276,6 @@ func TestNothingIsWrong(t *testing.T) {
 			if out := execute(t, plan, setup{scene: played}); len(out.wrongs) > 0 {
 				t.Errorf("%s, seed %d: %v", name, plan.Seed, out.wrongs)
 			}
-		}
-	}
-}
-
-// A seed is worth something only if it repeats.
-func TestASeedRepeats(t *testing.T) {
-	for seed := range uint64(8) {
-		plan := NewPlan(seed+1, 1+int(seed%2), true, 1)
-		first := execute(t, plan, setup{scene: scenes["memory"]})
-		for range 2 {
-			again := execute(t, plan, setup{scene: scenes["memory"]})
-			was, is := first.history.sorted(), again.history.sorted()
-			if slices.Equal(was, is) {
-				continue
-			}
-			at := 0
-			for at < min(len(was), len(is)) && was[at] == is[at] {
-				at++
-			}
-			t.Errorf("seed %d: two runs differ from line %d on: %v and %v", plan.Seed, at, was[max(at-3, 0):min(at+1, len(was))], is[max(at-3, 0):min(at+1, len(is))])
 		}
 	}
 }

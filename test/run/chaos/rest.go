@@ -24,7 +24,8 @@ import (
 )
 
 // restWorld is an emulated account whose API is HTTP, or gRPC over it, reached by the real backend through
-// memory.
+// memory, with all that a test may see of it and do to it. It is made again for each run. Its methods are safe for
+// concurrent use.
 type restWorld struct {
 	in      *injector
 	log     func(format string, args ...any)
@@ -91,6 +92,10 @@ const (
 	copying   = "clone"
 	// duplicateMark is the description of a volume that was made as a duplicate.
 	duplicateMark = "an older duplicate"
+	// theirStamp is the content of what another cluster made.
+	theirStamp = "theirs"
+	// lag is how old the state is that a stale read shows.
+	lag = 45 * time.Second
 )
 
 // theirLine is the description of another cluster's volumes on DigitalOcean.
@@ -101,7 +106,7 @@ var theirTags = []string{theirs, "cloudblock-name-hash:0123456789abcdef0123"}
 
 // rest makes the maker of a world. A speed of 0 is for simulated time.
 func rest(t traits, speed float64) maker {
-	return func(in *injector, log func(format string, args ...any), changed func()) (World, error) {
+	return func(in *injector, log func(format string, args ...any), changed func()) (*restWorld, error) {
 		is, _ := profile.Of(t.name)
 		names, err := driver.NewNames(t.name, is.Scope, "", nil)
 		if err != nil {
@@ -113,14 +118,19 @@ func rest(t traits, speed float64) maker {
 	}
 }
 
-func (w *restWorld) Names() driver.Names  { return w.names }
-func (w *restWorld) Zone() string         { return w.account.Region() }
+func (w *restWorld) Names() driver.Names { return w.names }
+
+// Zone is the place of all volumes and machines of a run.
+func (w *restWorld) Zone() string { return w.account.Region() }
+
+// Complaints are what the cloud itself saw that must never happen.
 func (w *restWorld) Complaints() []string { return w.account.Violations() }
 
-// Least: no claim of a run is smaller than 1 GiB.
+// Least is added to the size of claims that copy nothing, where the smallest volume is large: so that every size is one of
+// the cloud's. No claim of a run is smaller than 1 GiB.
 func (w *restWorld) Least() cloud.Bytes { return cloud.Bytes(w.account.Size()) - cloud.GiB }
 
-// Settle is longer than the age from which an orphan of a clone is swept, and the time between two sweeps.
+// Settle is how long after the last call the driver may still need to tidy up by itself: longer than the age from which an orphan of a clone is swept, and the time between two sweeps.
 func (w *restWorld) Settle() time.Duration {
 	if w.real {
 		return 2 * time.Minute // nobody waits for hours: Truth says of such an orphan that it is swept later
@@ -135,6 +145,7 @@ func (w *restWorld) Nodes() (nodes []cloud.NodeID) {
 	return nodes
 }
 
+// Truth is the state of the account as it really is.
 func (w *restWorld) Truth() Truth {
 	t := Truth{Volumes: map[cloud.VolumeID]Disk{}, Snapshots: map[cloud.SnapshotID]Image{}}
 	for _, v := range w.account.Volumes() {
@@ -154,11 +165,19 @@ func (w *restWorld) Truth() Truth {
 	return t
 }
 
+// nodesOf is where a volume is that is there alone; "" is nowhere.
+func nodesOf(node cloud.NodeID) []cloud.NodeID {
+	if node == "" {
+		return nil
+	}
+	return []cloud.NodeID{node}
+}
+
 // dying: Yandex Cloud's words for what nobody can use.
 func dying(status string) bool { return status == "DELETING" || status == "ERROR" }
 
-// Tend deletes volumes whose create or clone failed in the cloud. Only the call that saw it knows that nobody
-// has ever used them.
+// Tend is an operator who reads the driver's errors, and deletes volumes whose create or clone failed in the cloud: only
+// the call that saw it knows that they were never used. It returns their names.
 func (w *restWorld) Tend() []string {
 	var done []string
 	for _, v := range w.account.Volumes() {
@@ -170,7 +189,8 @@ func (w *restWorld) Tend() []string {
 	return done
 }
 
-// Foreign also makes a temporary snapshot of another cluster, which is that cluster's to remove.
+// Foreign makes a volume and a snapshot of another cluster, under these names, and a temporary snapshot, which is that
+// cluster's to remove.
 func (w *restWorld) Foreign(volume, snapshot string) (cloud.VolumeID, error) {
 	id, err := w.account.AddVolume(accounts.Volume{Name: volume, Description: theirLine, Tags: theirTags, Content: theirStamp})
 	if err != nil {
@@ -187,7 +207,7 @@ func (w *restWorld) Foreign(volume, snapshot string) (cloud.VolumeID, error) {
 	return cloud.VolumeID(id), nil
 }
 
-// Duplicate asks the cloud, if names repeat there.
+// Duplicate makes an older volume of the same name for the same request, where the cloud allows that; "": it does not.
 func (w *restWorld) Duplicate(of cloud.VolumeID) cloud.VolumeID {
 	if w.traits.duplicate == nil {
 		return ""
@@ -195,7 +215,7 @@ func (w *restWorld) Duplicate(of cloud.VolumeID) cloud.VolumeID {
 	return cloud.VolumeID(w.traits.duplicate(w.account, w.in.seed, string(of)))
 }
 
-// Remove deletes what Duplicate has made.
+// Remove deletes what Duplicate has made; false: not now.
 func (w *restWorld) Remove(id cloud.VolumeID) bool { return w.account.DeleteVolume(string(id)) == nil }
 
 // Close also waits until the servers of all programs have ended.
@@ -204,11 +224,14 @@ func (w *restWorld) Close() {
 	w.serving.Wait()
 }
 
+// Kinds are the faults that this cloud can have. Each must make up its share.
 func (w *restWorld) Kinds() []Kind {
 	return []Kind{Refused, Throttled, LostRequest, LostAnswer, Slow, Failed, Stale, Full, Pending}
 }
 
-// Open gives the backend pauses that are the same for the same moment of simulated time.
+// Open returns the backend as one controller program has it. When its life ends nothing that is left of that program
+// reaches the cloud any more, and what it had asked is not answered. The function ends what is left of it in the background.
+// Its pauses are the same for the same moment of simulated time.
 func (w *restWorld) Open(life context.Context, p Program) (cloud.Cloud, func(), error) {
 	var web http.RoundTripper = &wire{w: w, life: life, program: p}
 	faulty := &unread{base: web, deleting: map[cloud.VolumeID]int{}}
@@ -230,6 +253,8 @@ func (w *restWorld) Open(life context.Context, p Program) (cloud.Cloud, func(), 
 	return c, stop, nil
 }
 
+// Write puts a stamp onto a volume as the machine does that has it. It fails where the volume is not attached to the
+// machine, as the machine would find out.
 func (w *restWorld) Write(node cloud.NodeID, id cloud.VolumeID, stamp string) error {
 	if v := accounts.Find(w.account, string(id)); v.Machine != string(node) || !v.Ready {
 		return fmt.Errorf("volume %s is not a disk of machine %s: %w", id, node, fault.Precondition)
@@ -238,7 +263,8 @@ func (w *restWorld) Write(node cloud.NodeID, id cloud.VolumeID, stamp string) er
 	return nil
 }
 
-// Attach moves a volume by hand.
+// Attach moves a volume by hand, past everything: from is where it must be, to where it comes; "" is nowhere. It fails where
+// the volume is not there, with fault.Busy where a change is under way.
 func (w *restWorld) Attach(id cloud.VolumeID, from, to cloud.NodeID) error {
 	if w.account.Busy(string(id)) {
 		return fmt.Errorf("volume %s: %w", id, fault.Busy)
@@ -250,6 +276,7 @@ func (w *restWorld) Attach(id cloud.VolumeID, from, to cloud.NodeID) error {
 	return nil
 }
 
+// Use tells the cloud that the machine has the volume mounted, or not any more.
 func (w *restWorld) Use(id cloud.VolumeID, used bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -336,12 +363,12 @@ func webRefusal(kind Kind, rng *rand.Rand) faults.Effect {
 	return faults.Effect{Status: []int{http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable}[rng.IntN(3)]}
 }
 
-// Serve answers the requests of a real program.
+// Serve answers the requests of one real program.
 func (w *restWorld) Serve(p Program) http.Handler {
 	return &wireHandler{in: w.in, log: w.log, program: p, cloud: w.account.Handler()}
 }
 
-// Flags also writes the file with the token.
+// Flags are those of a controller whose API is at this address; it writes the file with the token into the folder.
 func (w *restWorld) Flags(api, dir string) ([]string, error) {
 	token := filepath.Join(dir, "token")
 	return append(w.account.Flags(),

@@ -17,7 +17,7 @@ import (
 // sim is one run: the cluster's objects, those who work on them, and what is known of them.
 type sim struct {
 	plan  Plan
-	world World
+	world *restWorld
 	// speed is how much faster than real the cluster's time passes: 1 where time is simulated.
 	speed float64
 	fleet fleet
@@ -62,7 +62,7 @@ const (
 )
 
 // maker makes the world of a run.
-type maker func(in *injector, log func(format string, args ...any), changed func()) (World, error)
+type maker func(in *injector, log func(format string, args ...any), changed func()) (*restWorld, error)
 
 // claim is a volume as the cluster sees it: the claim, its PersistentVolume and its pods.
 type claim struct {

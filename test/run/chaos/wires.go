@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -41,6 +42,15 @@ func (l *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errCut
 	}
 	return answer, err
+}
+
+var errCut = errors.New("connection cut")
+
+// joined is a context that ends with either of two.
+func joined(ctx, life context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(life, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // plainProtocols are those of an account's API without TLS: HTTP and gRPC.
