@@ -137,7 +137,7 @@ cluster-down: ## Take that Kubernetes down, whatever is left of it (root)
 
 .PHONY: e2e-cluster
 e2e-cluster: ## Test the driver in that Kubernetes, an upgrade from OLD (a commit), and the upstream storage suite (root)
-	@$(GO) run ./test/run/cluster build-suite
+	@$(if $(or $(if $(ONLY),,all),$(findstring upstream,$(ONLY))),$(GO) run ./test/run/cluster build-suite)
 	@$(GO) run ./test/run/e2e/cluster/run -cloud $(CLOUD) $(if $(ONLY),-only $(ONLY)) $(if $(WIDE),-wide) $(if $(OLD),-old $(OLD))
 
 # What the images are called, for every target below; build/names.sh has the defaults. The version is
