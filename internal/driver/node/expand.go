@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/luks"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // NodeExpandVolume grows a staged or published volume to the requested size: the device if this node can grow it, then the
@@ -79,7 +81,10 @@ func (s *Server) expand(ctx context.Context, req *csi.NodeExpandVolumeRequest) (
 	if c := req.GetVolumeCapability(); c != nil && (c.GetBlock() != nil) != at.Block {
 		return 0, fmt.Errorf("volume_capability: the volume is in use with the other access type: %w", fault.InvalidArgument)
 	}
-	if size, err = s.growDevice(ctx, dev, req.GetCapacityRange()); err != nil {
+	if size, err = dev.Size(); err != nil {
+		return 0, err
+	}
+	if size, err = s.growDevice(ctx, dev.Spec(), size, req.GetCapacityRange()); err != nil {
 		return 0, err
 	}
 	used, done, err := s.used(dev, at)
@@ -105,12 +110,12 @@ func (s *Server) expand(ctx context.Context, req *csi.NodeExpandVolumeRequest) (
 	return size, s.mounts.Grow(ctx, used, at)
 }
 
-// growDevice returns the size of the device after growing it to what is required.
-func (s *Server) growDevice(ctx context.Context, dev *device.Device, r *csi.CapacityRange) (int64, error) {
-	size, err := dev.Size()
-	if err != nil {
-		return 0, err
-	}
+// untilShown waits for a disk to show a growth: the cloud answers when the growth has ended, and the kernel reads the size when it
+// has handled the hypervisor's event. After a FailedPrecondition the kubelet does not expand the volume again while it is in use.
+var untilShown = wait.Every(250*time.Millisecond, 20)
+
+// growDevice returns the size of the device of a spec, which has this size, after growing it to what is required.
+func (s *Server) growDevice(ctx context.Context, spec device.Spec, size int64, r *csi.CapacityRange) (int64, error) {
 	required, limit := r.GetRequiredBytes(), r.GetLimitBytes()
 	if required > size {
 		// Checked before anything grows, because a growth cannot be undone.
@@ -118,19 +123,23 @@ func (s *Server) growDevice(ctx context.Context, dev *device.Device, r *csi.Capa
 			return 0, fmt.Errorf("capacity_range: limit_bytes: no multiple of %d bytes lies between %d and %d: %w",
 				s.sizeStep, required, limit, fault.OutOfRange)
 		}
-		if size, err = s.devices.Grow(ctx, dev.Spec(), required); err != nil {
-			if fault.Of(err) == fault.Exhausted {
-				// This code stops the resizer: nothing on this node can make the size fit.
-				return 0, fmt.Errorf("capacity_range: required_bytes %d: %w: %w", required, fault.OutOfRange, err)
+		short := func(err error) bool { return fault.ReasonOf(err) == fault.GrowDetach }
+		err := untilShown.Retry(ctx, short, func() (err error) {
+			if size, err = s.devices.Grow(ctx, spec, required); err == nil && size < required {
+				err = fmt.Errorf("the device has %d of %d bytes; scale the workload to zero, wait until the VolumeAttachment is gone, "+
+					"then scale it up: %w", size, required, fault.GrowDetach)
 			}
+			return err
+		})
+		switch {
+		case fault.Of(err) == fault.Exhausted:
+			// This code stops the resizer: nothing on this node can make the size fit.
+			return 0, fmt.Errorf("capacity_range: required_bytes %d: %w: %w", required, fault.OutOfRange, err)
+		case err != nil:
 			return 0, err
 		}
 	}
-	switch {
-	case size < required:
-		return 0, fmt.Errorf("the device has %d of %d bytes; scale the workload to zero, wait until the VolumeAttachment is gone, "+
-			"then scale it up: %w", size, required, fault.GrowDetach)
-	case limit > 0 && size > limit:
+	if limit > 0 && size > limit {
 		return 0, fmt.Errorf("capacity_range: limit_bytes: the volume has %d bytes, more than %d, and never shrinks: %w",
 			size, limit, fault.OutOfRange)
 	}

@@ -71,7 +71,7 @@ var rules = withClouds(map[string]rule{
 	"internal/driver/compat":     {ours: []string{"profile"}},
 	"internal/driver/controller": {ours: []string{"driver", "driver/compat", "cloud", "profile", "fault"}, outside: []string{csiSpec, protobuf, zap}},
 	"internal/driver/node": {
-		ours:    []string{"driver", "mounter", "mounter/format", "mounter/mount", "mounter/device", "mounter/luks", "host", "fault"},
+		ours:    []string{"driver", "mounter", "mounter/format", "mounter/mount", "mounter/device", "mounter/luks", "host", "fault", "wait"},
 		outside: []string{csiSpec, protobuf, zap},
 	},
 	"internal/mounter":        {ours: []string{"fault"}},
