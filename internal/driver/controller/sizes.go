@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -26,6 +27,27 @@ func checkRange(r *csi.CapacityRange) error {
 		return fmt.Errorf("capacity_range.limit_bytes: %d is less than required_bytes %d: %w", limit, required, fault.OutOfRange)
 	}
 	return nil
+}
+
+// The minimum sizes that a node can format: mkfs.xfs refuses a smaller disk, and the node a smaller one with a LUKS header.
+const (
+	smallestXFS       = 300 * cloud.MiB
+	smallestEncrypted = 64 * cloud.MiB
+	luksHeader        = 16 * cloud.MiB
+)
+
+// smallest returns the minimum size of a volume with these capabilities; 0 if every disk can be formatted.
+func (p *volumeParameters) smallest(list []*csi.VolumeCapability) cloud.Bytes {
+	xfs := slices.ContainsFunc(list, func(c *csi.VolumeCapability) bool { return c.GetMount().GetFsType() == "xfs" })
+	switch {
+	case xfs && p.luks:
+		return smallestXFS + luksHeader
+	case xfs:
+		return smallestXFS
+	case p.luks:
+		return smallestEncrypted
+	}
+	return 0
 }
 
 // sizeWithin returns the smallest size of this cloud that satisfies the range. A range without required bytes gets the preferred

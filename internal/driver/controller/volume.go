@@ -83,7 +83,9 @@ func (s *Service) createRequest(ctx context.Context, req *csi.CreateVolumeReques
 		return none, params, err
 	}
 	params.limits = mergeLimits(params.limits, mutable.limits)
-	size, err := sizeWithin(req.GetCapacityRange(), preferred, s.caps)
+	caps := s.caps
+	caps.SmallestVolume = max(caps.SmallestVolume, params.smallest(req.GetVolumeCapabilities()))
+	size, err := sizeWithin(req.GetCapacityRange(), preferred, caps)
 	return cloud.CreateVolumeRequest{
 		Name:       req.GetName(),
 		Size:       size,

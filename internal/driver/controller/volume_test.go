@@ -135,6 +135,45 @@ func fromVolume(id string) *csi.VolumeContentSource {
 }
 
 // A full cloud is ResourceExhausted, and nothing is left behind.
+// C17: a claim of less than a node can format gets what it can, because otherwise its pod never starts.
+func TestCreateVolumeIsLargeEnoughForItsFilesystem(t *testing.T) {
+	caps := memory.Full()
+	caps.SizeStep, caps.SmallestVolume = cloud.MiB, 16*cloud.MiB
+	r := start(t, memory.Config{Capabilities: caps})
+	const mib = int64(cloud.MiB)
+	for name, tc := range map[string]struct {
+		filesystem, luks string
+		block            bool
+		asked, want      int64
+	}{
+		"ext4":                    {"ext4", "false", false, 20 * mib, 20 * mib},
+		"the default filesystem":  {"", "false", false, 20 * mib, 20 * mib},
+		"a raw device":            {"", "false", true, 20 * mib, 20 * mib},
+		"xfs":                     {"xfs", "false", false, 100 * mib, 300 * mib},
+		"xfs that fits":           {"xfs", "false", false, 301 * mib, 301 * mib},
+		"xfs behind a header":     {"xfs", "true", false, 301 * mib, 316 * mib},
+		"ext4 behind a header":    {"ext4", "true", false, 20 * mib, 64 * mib},
+		"a raw encrypted device":  {"", "true", true, 20 * mib, 64 * mib},
+		"less than the cloud has": {"ext4", "false", false, mib, 16 * mib},
+	} {
+		req := request(name)
+		req.CapacityRange = &csi.CapacityRange{RequiredBytes: tc.asked}
+		req.Parameters = map[string]string{"luks": tc.luks}
+		if req.VolumeCapabilities[0].GetMount().FsType = tc.filesystem; tc.block {
+			req.VolumeCapabilities[0] = block()
+		}
+		answer, err := r.CreateVolume(ctxOf(t), req)
+		if got := answer.GetVolume().GetCapacityBytes(); err != nil || got != tc.want {
+			t.Errorf("%s: CreateVolume of %d bytes = %d, %v, want %d", name, tc.asked, got, err, tc.want)
+		}
+	}
+	req := request("no room for it")
+	req.CapacityRange = &csi.CapacityRange{RequiredBytes: 100 * mib, LimitBytes: 200 * mib}
+	req.VolumeCapabilities[0].GetMount().FsType = "xfs"
+	_, err := r.CreateVolume(ctxOf(t), req)
+	wantCode(t, "CreateVolume of an xfs with a limit below the smallest", err, codes.OutOfRange, "at least 300 MiB")
+}
+
 func TestCreateVolumeOnAFullCloud(t *testing.T) {
 	r := start(t, memory.Config{Space: cloud.GiB})
 	_, err := r.CreateVolume(ctxOf(t), request("big"))
