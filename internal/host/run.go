@@ -33,7 +33,8 @@ type Output struct {
 	ExitCode       int
 }
 
-// Tail returns the last few lines of the output, on one line, for an error message.
+// Tail returns the first and the last few lines of the output, on one line, for an error message: mkfs.xfs prints its usage after the
+// reason.
 func (o Output) Tail() string {
 	const most = 5
 	var lines []string
@@ -42,7 +43,10 @@ func (o Output) Tail() string {
 			lines = append(lines, line)
 		}
 	}
-	return strings.Join(lines[max(0, len(lines)-most):], "; ")
+	if cut := len(lines) - most; cut > 0 {
+		lines = append(lines[:1], lines[cut+1:]...)
+	}
+	return strings.Join(lines, "; ")
 }
 
 // Runner runs programs. An exit code other than 0 is not an error: callers know the exit codes of their programs. An error means

@@ -56,6 +56,21 @@ func TestPrograms(t *testing.T) {
 	})
 }
 
+func TestTail(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stdout, stderr, want string
+	}{
+		"nothing":                             {"", "", ""},
+		"few lines":                           {"made\n", "\n warning \nit failed", "made; warning; it failed"},
+		"a usage after the reason (mkfs.xfs)": {"", "must be larger than 300MB.\nUsage:\n-b\n-d\n-f\nsize\ndevice\n", "must be larger than 300MB.; -d; -f; size; device"},
+		"a reason at the end":                 {"1\n2\n3\n4\n5\n6\n", "no space\n", "1; 4; 5; 6; no space"},
+	} {
+		if got := (Output{Stdout: []byte(tc.stdout), Stderr: []byte(tc.stderr)}).Tail(); got != tc.want {
+			t.Errorf("%s: Tail() = %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
 // runnerHelper makes the test binary a node program that runs this shell script and waits for it.
 const runnerHelper = "MOUNTER_RUNNER_SCRIPT"
 
