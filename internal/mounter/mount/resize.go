@@ -40,11 +40,16 @@ var errNoCapability = fmt.Errorf("%w: the kernel grows a mounted ext4 only for a
 var errFixedSize = fmt.Errorf("%w: the kernel grows no mounted ext4 with the feature sparse_super2; scale the workload to zero and "+
 	"run e2fsck -f and resize2fs on the volume's disk by hand", fault.Precondition)
 
+// errRefused is the kernel's refusal of an ext4 with recorded errors (EPERM), or with more inodes than it can count (EINVAL). A repeat has
+// the same outcome, and with another kind the kubelet would not mount the volume for the next pod.
+var errRefused = fmt.Errorf("%w: the kernel refuses to grow it as it is, and its log has the reason; if that is recorded errors, scale the "+
+	"workload to zero: the next stage checks the filesystem", fault.Precondition)
+
 // growStaged is growMounted for a volume that is being staged. If the kernel cannot grow the filesystem, the volume is used with
 // the filesystem's size.
 func (m *Mounter) growStaged(ctx context.Context, dev mounter.BlockDevice, path string, fs mounter.Filesystem) error {
 	err := m.growMounted(ctx, dev, path, fs)
-	if errors.Is(err, errNoCapability) || errors.Is(err, errFixedSize) {
+	if errors.Is(err, errNoCapability) || errors.Is(err, errFixedSize) || errors.Is(err, errRefused) {
 		m.log("a filesystem stays smaller than its device", "device", dev.Path(), "path", path, "reason", err)
 		return nil
 	}
@@ -149,10 +154,18 @@ func growExt4(path string, f fsSize, blocks int64) error {
 		return err
 	}
 	defer func() { _ = dir.Close() }()
-	if err := host.Ioctl(dir.Fd(), ext4Resize, binary.NativeEndian.AppendUint64(nil, uint64(blocks))); err != nil {
-		return fmt.Errorf("%s: %w; see the kernel's log for why", path, err)
+	return resizeError(path, host.Ioctl(dir.Fd(), ext4Resize, binary.NativeEndian.AppendUint64(nil, uint64(blocks))))
+}
+
+// resizeError returns the error of a growth by the kernel.
+func resizeError(path string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
+		return fmt.Errorf("%s: %w: %w", path, errRefused, err)
 	}
-	return nil
+	return fmt.Errorf("%s: %w; see the kernel's log for why", path, err)
 }
 
 // must runs a command that has to end with code 0.

@@ -2,8 +2,30 @@ package mount
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
+
+// E8: the kernel's refusal of an ext4 as it is does not block the mount of the next pod; any other failure may pass.
+func TestARefusedGrowthIsNoReasonToWait(t *testing.T) {
+	for errno, want := range map[unix.Errno]fault.Kind{
+		unix.EPERM: fault.Precondition, unix.EINVAL: fault.Precondition, unix.EOPNOTSUPP: fault.Precondition,
+		unix.EBUSY: fault.Unavailable, unix.EIO: fault.Unavailable, unix.ENOSPC: fault.Unavailable,
+	} {
+		err := resizeError("/staging", fmt.Errorf("%w: %w", fault.Unavailable, errno))
+		if fault.Of(err) != want || !errors.Is(err, errno) || errors.Is(err, errRefused) != (want == fault.Precondition) {
+			t.Errorf("a growth that ends with %v = %v, want the kind %q", errno, err, want)
+		}
+	}
+	if err := resizeError("/staging", nil); err != nil {
+		t.Errorf("a growth without an error = %v", err)
+	}
+}
 
 func TestExt4Size(t *testing.T) {
 	b := make([]byte, 1024)
