@@ -1,12 +1,15 @@
 package block
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -51,6 +54,29 @@ func InZones[V any](zones []string, create func(zone string) (V, error)) (v V, e
 		}
 	}
 	return v, fmt.Errorf("none of the zones %s can serve it: %w", strings.Join(zones, ", "), err)
+}
+
+// Create creates a volume with the cloud's name for it, in one zone, and waits until it is ready. If the operation fails, Create deletes
+// what it has left; a refusal leaves nothing and is returned. doing is the create in errors. send sends one request, and returns the volume
+// and its id as the answer shows them and the id of the operation, or "" if the volume is ready.
+func Create[V any](ctx context.Context, b *Verbs, doing, name string,
+	send func(ctx context.Context, w *ops.Write) (v V, id cloud.VolumeID, operation string, err error),
+) (V, error) {
+	type answer struct {
+		v  V
+		id cloud.VolumeID
+	}
+	made, err := ops.Run(ctx, b.ops, ops.Op[answer]{
+		Name: doing, Kind: "create", Object: "name " + name, Priority: budget.Write,
+		Submit: func(ctx context.Context, w *ops.Write) (made answer, operation string, err error) {
+			made.v, made.id, operation, err = send(ctx, w)
+			return made, operation, err
+		},
+	})
+	if err != nil && made.id != "" {
+		err = b.TakeBack(ctx, made.id, err)
+	}
+	return made.v, err
 }
 
 // Find returns the object of a request among those with its name. fault.NotFound if there are none, fault.Conflict if they belong to

@@ -13,7 +13,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -132,21 +131,18 @@ func (c *Cloud) createOnce(ctx context.Context, doing string, body godo.VolumeCr
 	if body.SnapshotID != "" {
 		name += " from snapshot " + body.SnapshotID
 	}
-	return ops.Run(ctx, c.ops, ops.Op[*volume]{
-		Name: name, Kind: "create", Object: "name " + body.Name, Priority: budget.Write,
-		Submit: func(ctx context.Context, w *ops.Write) (*volume, string, error) {
-			made, err := one(ctx, api.Call{Write: w, Has: []string{"volume"}}, func(ctx context.Context) (*volume, *godo.Response, error) {
-				return c.sdk.Storage.CreateVolume(ctx, &body)
-			})
-			switch {
-			case err != nil:
-				return nil, "", err
-			case !objectID(made.ID):
-				return nil, "", fmt.Errorf("%w: the cloud's answer names no volume", fault.Uncertain)
-			}
-			c.names.Put(cloud.VolumeID(made.ID), made.Name)
-			return made, "", nil
-		},
+	return block.Create(ctx, c.Verbs, name, body.Name, func(ctx context.Context, w *ops.Write) (*volume, cloud.VolumeID, string, error) {
+		made, err := one(ctx, api.Call{Write: w, Has: []string{"volume"}}, func(ctx context.Context) (*volume, *godo.Response, error) {
+			return c.sdk.Storage.CreateVolume(ctx, &body)
+		})
+		switch {
+		case err != nil:
+			return nil, "", "", err
+		case !objectID(made.ID):
+			return nil, "", "", fmt.Errorf("%w: the cloud's answer names no volume", fault.Uncertain)
+		}
+		c.names.Put(cloud.VolumeID(made.ID), made.Name)
+		return made, cloud.VolumeID(made.ID), "", nil
 	})
 }
 

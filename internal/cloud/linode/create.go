@@ -2,7 +2,6 @@ package linode
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -84,56 +82,50 @@ func (c *Cloud) createIn(ctx context.Context, body newVolume, zones []string) (*
 	}
 	return block.InZones(zones, func(zone string) (*volume, error) {
 		body.Region = zone
-		return c.withTags(body.Tags, func(words []string) (*volume, error) {
+		v, err := c.withTags(body.Tags, func(words []string) (*volume, error) {
 			body.Tags = words
 			return c.create(ctx, body)
 		})
+		if a := api.AnswerOf(err); a != nil && a.Refused() {
+			err = c.explainCreate(ctx, body, err)
+		}
+		return v, err
 	})
 }
 
 // errRegion is the error for a region that cannot serve a create.
 var errRegion = fmt.Errorf("%w in this region", fault.NoZone)
 
-// creation is the state that explains a refused create.
-type creation struct {
-	made *volume
-	// same are the volumes with its label, regions the capabilities of the regions.
-	same    []volume
-	regions map[string]capabilities
-}
-
-// create creates a volume in one region. It deletes a volume that the cloud failed to create, whose id was never returned.
+// create sends a create, and waits until the volume is active.
 func (c *Cloud) create(ctx context.Context, body newVolume) (*volume, error) {
-	state, err := ops.Run(ctx, c.ops, ops.Op[creation]{
-		Name: fmt.Sprintf("with %d GiB in %s, encryption %q", body.Size, body.Region, body.Encryption), Kind: "create",
-		Object: "label " + body.Label, Priority: budget.Write,
-		Submit: func(ctx context.Context, w *ops.Write) (creation, string, error) {
-			v, err := c.sendVolume(ctx, w, func(ctx context.Context) (*volume, error) { return c.sdk.CreateVolume(ctx, body) })
-			if err != nil {
-				return creation{}, "", err
-			}
-			return creation{made: v}, operation(v.ID, toBeActive, body.Size), nil
-		},
-		State: func(ctx context.Context) (state creation, err error) {
-			if state.same, err = c.labelled(ctx, body.Label); err == nil && len(state.same) == 0 {
-				state.regions, err = c.regions.Get(ctx, struct{}{})
-			}
-			return state, err
-		},
-		Decide: func(state creation, _ bool, refusal error) error { return decideCreate(state, body, refusal) },
+	doing := fmt.Sprintf("with %d GiB in %s, encryption %q", body.Size, body.Region, body.Encryption)
+	return block.Create(ctx, c.Verbs, doing, body.Label, func(ctx context.Context, w *ops.Write) (*volume, cloud.VolumeID, string, error) {
+		v, err := c.sendVolume(ctx, w, func(ctx context.Context) (*volume, error) { return c.sdk.CreateVolume(ctx, body) })
+		if err != nil {
+			return nil, "", "", err
+		}
+		return v, volumeID(v.ID), operation(v.ID, toBeActive, body.Size), nil
 	})
-	if broken := (*brokenError)(nil); errors.As(err, &broken) {
-		return nil, c.TakeBack(ctx, volumeID(broken.id), err)
-	}
-	return state.made, err
 }
 
-// decideCreate decides about a refused create; see ops.Op.Decide.
-func decideCreate(state creation, body newVolume, refusal error) error {
-	can := state.regions[body.Region]
+// explainCreate reads why a create was refused.
+func (c *Cloud) explainCreate(ctx context.Context, body newVolume, refusal error) error {
+	same, err := c.labelled(ctx, body.Label)
+	var regions map[string]capabilities
+	if err == nil && len(same) == 0 {
+		regions, err = c.regions.Get(ctx, struct{}{})
+	}
+	if err != nil {
+		return fmt.Errorf("%w: why is unknown: %w: %w", fault.Unavailable, err, refusal)
+	}
+	return refusedCreate(body, same, regions[body.Region], refusal)
+}
+
+// refusedCreate returns why a create was refused, by the volumes with its label and the capabilities of its region.
+func refusedCreate(body newVolume, same []volume, can capabilities, refusal error) error {
 	switch {
-	case len(state.same) > 0:
-		return fmt.Errorf("%w: %w", taken(state.same), refusal)
+	case len(same) > 0:
+		return fmt.Errorf("%w: %w", taken(same), refusal)
 	case aboutLabel(refusal):
 		return fmt.Errorf("no volume has the label %s now: %w: %w", body.Label, fault.Busy, refusal)
 	case fault.Of(refusal) != fault.InvalidArgument:

@@ -32,8 +32,7 @@ func TestWhatARefusedCreateMeans(t *testing.T) {
 	rotating, deleting := with(statusRotating, 0, false), with(statusDeleting, 0, false)
 	here := with(statusActive, 7, true)
 	create := func(same []volume, can capabilities, encryption string, refusal error) error {
-		state := creation{same: same, regions: map[string]capabilities{"us-ord": can}}
-		return decideCreate(state, newVolume{Label: "v", Region: "us-ord", Encryption: encryption}, refusal)
+		return refusedCreate(newVolume{Label: "v", Region: "us-ord", Encryption: encryption}, same, can, refusal)
 	}
 	all := capabilities{volumes: true, encryption: true}
 	tests := map[string]struct {
