@@ -3,6 +3,7 @@ package cloudtest
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -190,12 +191,15 @@ func (w *world) changingPages() {
 		ids = append(ids, id)
 	}
 	var lists atomic.Bool
+	var mu sync.Mutex // guards both
 	requests := 0
 	reader := w.account.Open(w.T, func(send func() error) error {
 		err := send()
 		if !lists.Load() {
 			return err
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		if requests++; requests <= 4 {
 			last := len(ids) - 1
 			for _, id := range []cloud.VolumeID{ids[0], ids[last]} {
