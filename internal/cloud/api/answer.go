@@ -21,6 +21,8 @@ const maxWords = 300
 // Answer is an error of the cloud.
 type Answer struct {
 	Status int
+	// Code is the API's own code, if it has one.
+	Code string
 	// Words are the cloud's message in one line, without the token.
 	Words string
 	// RequestID is the id for the cloud's support, if there is one.
@@ -73,7 +75,7 @@ func (c *Client) answerOf(resp *http.Response, token string) (a *Answer, ok bool
 		said = Answer{Words: string(body)}
 	}
 	return &Answer{
-		Status: resp.StatusCode, Words: Line(said.Words, token), Fields: said.Fields,
+		Status: resp.StatusCode, Code: Line(said.Code, token), Words: Line(said.Words, token), Fields: said.Fields,
 		RequestID: Line(cmp.Or(said.RequestID, resp.Header.Get(requestIDHeader)), token),
 	}, ok
 }
@@ -85,8 +87,10 @@ func message(body []byte) (Answer, bool) {
 		Message   string  `json:"message"`
 		RequestID string  `json:"request_id"`
 	}
-	err := json.Unmarshal(body, &said)
-	return Answer{Words: said.Message, RequestID: said.RequestID}, err == nil && said.ID != nil && said.Message != ""
+	if err := json.Unmarshal(body, &said); err != nil || said.ID == nil || said.Message == "" {
+		return Answer{}, false
+	}
+	return Answer{Code: *said.ID, Words: said.Message, RequestID: said.RequestID}, true
 }
 
 // AnswerOf returns the cloud's answer in an error, or nil.
@@ -105,6 +109,9 @@ func NotFound(err error) bool {
 // Error returns the cloud's message and the id for its support.
 func (a *Answer) Error() string {
 	text := fmt.Sprintf("the cloud answers %d %q", a.Status, a.Words)
+	if a.Code != "" {
+		text = fmt.Sprintf("the cloud answers %d %s %q", a.Status, a.Code, a.Words)
+	}
 	if a.RequestID != "" {
 		text += " (request " + a.RequestID + ")"
 	}

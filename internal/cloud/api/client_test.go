@@ -184,7 +184,7 @@ func TestAnErrorRepeatsTheCloudsWordsInOneShortLine(t *testing.T) {
 	for _, tc := range []struct{ body, want string }{
 		{
 			`{"id":"x","message":"Droplet already\n has a pending event","request_id":"r-1"}`,
-			`change it: another change is under way: the cloud answers 422 "Droplet already has a pending event" (request r-1)`,
+			`change it: another change is under way: the cloud answers 422 x "Droplet already has a pending event" (request r-1)`,
 		},
 		{"<html>" + strings.Repeat("x ", 5000), `"<html>x x`},
 	} {
