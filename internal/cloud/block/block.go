@@ -74,7 +74,6 @@ type API interface {
 	Attach(ctx context.Context, w *ops.Write, id cloud.VolumeID, to cloud.NodeID) (device cloud.Device, operation string, err error)
 	Detach(ctx context.Context, w *ops.Write, id cloud.VolumeID, from cloud.NodeID) (operation string, err error)
 	Resize(ctx context.Context, w *ops.Write, v *Volume, size cloud.Bytes) (operation string, err error)
-	// Delete succeeds without the volume.
 	Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (operation string, err error)
 }
 

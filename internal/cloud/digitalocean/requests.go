@@ -119,9 +119,9 @@ func (r requests) Resize(ctx context.Context, w *ops.Write, v *block.Volume, siz
 }
 
 func (r requests) Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (string, error) {
-	err := gone(none(ctx, w, func(ctx context.Context) (*godo.Response, error) {
+	err := none(ctx, w, func(ctx context.Context) (*godo.Response, error) {
 		return r.c.sdk.Storage.DeleteVolume(ctx, string(id))
-	}))
+	})
 	if err == nil {
 		r.c.names.Invalidate(id)
 	}

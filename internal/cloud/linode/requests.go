@@ -118,9 +118,8 @@ func (r requests) Resize(ctx context.Context, w *ops.Write, v *block.Volume, siz
 func (r requests) Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (string, error) {
 	n := api.Number(id)
 	err := sendEmpty(ctx, w, func(ctx context.Context) error { return r.c.sdk.DeleteVolume(ctx, n) })
-	if err == nil || api.NotFound(err) {
+	if err == nil {
 		r.c.labels.Invalidate(n)
-		err = nil
 	}
 	return "", err
 }
