@@ -69,25 +69,6 @@ func TestAFaultStrikesWhatItSays(t *testing.T) {
 	mustCreate(t, api, "pvc-2")
 }
 
-func TestChanceIsRepeatable(t *testing.T) {
-	history := func(seed uint64) (all string) {
-		c, api, _ := start(t, emulator.Options{Seed: seed, InMemory: true})
-		c.Arm(emulator.Fault{Probability: 0.5, Effect: faults.Effect{Status: 500}})
-		for range 40 {
-			_, resp, _ := api.Regions.List(t.Context(), nil)
-			all += strconv.Itoa(resp.StatusCode/100) + " "
-		}
-		return all
-	}
-	first, again, other := history(1), history(1), history(2)
-	if first != again || first == other {
-		t.Errorf("seed 1: %s\nagain:  %s\nseed 2: %s\nwant the first two alike and the third different", first, again, other)
-	}
-	if n := strings.Count(first, "5"); n < 8 || n > 32 {
-		t.Errorf("%d of 40 requests were struck, want about half", n)
-	}
-}
-
 // simulated runs f in simulated time with an account in memory.
 func simulated(t *testing.T, opts emulator.Options, f func(t *testing.T, c *emulator.Cloud, api *godo.Client)) {
 	t.Helper()

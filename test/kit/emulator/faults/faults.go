@@ -26,8 +26,6 @@ type Fault struct {
 	Skip int `json:"skip,omitempty"`
 	// Times is how often the fault strikes; 0 means without end.
 	Times int `json:"times,omitempty"`
-	// Probability with which a matching request is struck; 0 means always.
-	Probability float64 `json:"probability,omitempty"`
 
 	Effect
 }
@@ -87,30 +85,25 @@ func (e Effect) Kind() string {
 type Armed struct {
 	set     *Set
 	fault   Fault
-	number  int
 	matched int
 	hits    int
 }
 
 // Set holds the armed faults of one emulator.
 type Set struct {
-	seed uint64
-
 	mu    sync.Mutex
-	next  int
 	armed []*Armed
 	hits  map[string]int
 }
 
 // NewSet returns a set with no fault armed.
-func NewSet(seed uint64) *Set { return &Set{seed: seed, hits: map[string]int{}} }
+func NewSet() *Set { return &Set{hits: map[string]int{}} }
 
 // Arm adds a fault. When several match a request, the one that was armed first and strikes is the one.
 func (s *Set) Arm(fault Fault) *Armed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.next++
-	armed := &Armed{set: s, fault: fault, number: s.next}
+	armed := &Armed{set: s, fault: fault}
 	s.armed = append(s.armed, armed)
 	return armed
 }
@@ -171,7 +164,7 @@ func (s *Set) Strike(method, route string, body []byte) (Effect, string) {
 		// Every fault counts its requests, also those that another one strikes: what it does must not
 		// depend on which others are armed.
 		a.matched++
-		if name != "" || !a.strikes(s.seed) {
+		if name != "" || !a.strikes() {
 			continue
 		}
 		a.hits++
@@ -189,12 +182,8 @@ func (f *Fault) matches(method, route string, body []byte) bool {
 		strings.Contains(string(body), f.Body)
 }
 
-func (a *Armed) strikes(seed uint64) bool {
-	f := &a.fault
-	if a.matched <= f.Skip || f.Times > 0 && a.hits >= f.Times {
-		return false
-	}
-	return f.Probability == 0 || clock.Roll(seed, "fault", a.number, a.matched) < f.Probability
+func (a *Armed) strikes() bool {
+	return a.matched > a.fault.Skip && (a.fault.Times <= 0 || a.hits < a.fault.Times)
 }
 
 // Hits returns how often this fault has struck.

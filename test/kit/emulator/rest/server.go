@@ -74,7 +74,7 @@ type Server struct {
 
 // New returns a server without routes.
 func New(cfg Config) *Server {
-	s := &Server{cfg: cfg, Faults: faults.NewSet(cfg.Seed), limits: limits{clock: cfg.Clock}}
+	s := &Server{cfg: cfg, Faults: faults.NewSet(), limits: limits{clock: cfg.Clock}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }

@@ -97,7 +97,7 @@ type Server struct {
 
 // New returns a server without services.
 func New(cfg Config) *Server {
-	s := &Server{Faults: faults.NewSet(cfg.Seed), cfg: cfg}
+	s := &Server{Faults: faults.NewSet(), cfg: cfg}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.GRPC = grpc.NewServer(grpc.UnaryInterceptor(s.intercept))
 	return s
