@@ -221,8 +221,8 @@ func (c client) owner(method, path, body string) (int, string) {
 
 func TestTheOwnersSideIsServed(t *testing.T) {
 	simulated(t, accounts.Options{}, func(c client) {
-		c.volume("vol-1")
-		machines := c.Kind() + "s"
+		id, machines := string(c.volume("vol-1")), c.Kind()+"s"
+		c.Attached(id, string(c.nodes[1]))
 		for _, row := range []struct {
 			method, path, body string
 			status             int
@@ -237,8 +237,10 @@ func TestTheOwnersSideIsServed(t *testing.T) {
 			{"PATCH", "settings", `{"durations": {"attach": "1h+1m"}}`, 200, `"attach": "1h0m0s+1m0s"`},
 			{"PATCH", "settings", `{"rules": {"no_such_rule": 1}}`, 400, "unknown field"},
 			{"GET", "settings", "", 200, `"attach": "1h0m0s+1m0s"`},
+			{"POST", machines, `{"nam": "a"}`, 400, "unknown field"},
 			{"POST", machines, "", 200, `"metadata"`},
-			{"DELETE", machines + "/" + string(c.nodes[1]) + "?lag=1s", "", 200, string(c.nodes[0])},
+			{"DELETE", machines + "/" + string(c.nodes[1]) + "?lag=soon", "", 400, "soon"},
+			{"DELETE", machines + "/" + string(c.nodes[1]) + "?lag=1h", "", 200, string(c.nodes[0])},
 			{"POST", "faults", `{"metod": "GET"}`, 400, "unknown field"},
 			{"POST", "faults", `{"times": 1, "lost": "before"}`, 200, `"lost": "before"`},
 		} {
@@ -253,6 +255,9 @@ func TestTheOwnersSideIsServed(t *testing.T) {
 		var ids []any
 		if _, body := c.owner(http.MethodGet, machines, ""); json.Unmarshal([]byte(body), &ids) != nil || len(ids) != 2 {
 			c.Errorf("the machines are %s, want one fewer and one more", body)
+		}
+		if got := accounts.Find(c.Account, id).Machine; got != string(c.nodes[1]) {
+			c.Errorf("the record names machine %q, want %s for an hour", got, c.nodes[1])
 		}
 		if _, body := c.owner(http.MethodPost, "reset", ""); c.Stats().Writes != 0 || len(c.Operations()) != 0 {
 			c.Errorf("after a reset: %s, %+v", body, c.Operations())

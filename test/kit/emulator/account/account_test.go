@@ -2,10 +2,7 @@ package account_test
 
 import (
 	"maps"
-	"net/http"
-	"net/http/httptest"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -105,42 +102,5 @@ func TestAResetKeepsTheNumbersOfRunningOperations(t *testing.T) {
 	}
 	if len(record.Violations()) != 0 || len(record.MaxParallel()) != 0 {
 		t.Errorf("violations %v, parallel %v after a reset", record.Violations(), record.MaxParallel())
-	}
-}
-
-// TestTheOwnerManagesMachinesWithAnyID: not every cloud has numbers.
-func TestTheOwnerManagesMachinesWithAnyID(t *testing.T) {
-	type machine struct{ Name string }
-	machines := []string{"vm-0"}
-	mux := http.NewServeMux()
-	account.Machines[string, machine]{
-		ParseID: func(text string) (string, error) { return text, nil },
-		List:    func() []string { return machines },
-		Add:     func(m machine) string { machines = append(machines, m.Name); return m.Name },
-		Remove: func(id string, lag time.Duration) {
-			if lag == time.Second {
-				machines = slices.DeleteFunc(machines, func(other string) bool { return other == id })
-			}
-		},
-		Metadata: func(id string) string { return "http://metadata/" + id },
-	}.Serve(account.NewControl(mux), "instances")
-	for _, step := range []struct {
-		method, path, body string
-		status             int
-		want               string
-	}{
-		{"GET", "instances", "", http.StatusOK, `"vm-0"`},
-		{"POST", "instances", `{"name": "vm-1"}`, http.StatusOK, "http://metadata/vm-1"},
-		{"POST", "instances", `{"nam": "vm-1"}`, http.StatusBadRequest, "unknown field"},
-		{"DELETE", "instances/vm-1?lag=soon", "", http.StatusBadRequest, "soon"},
-		{"GET", "instances", "", http.StatusOK, `"vm-1"`},
-		{"DELETE", "instances/vm-1?lag=1s", "", http.StatusOK, "[\n  \"vm-0\"\n]"},
-		{"GET", "machines", "", http.StatusNotFound, ""},
-	} {
-		answer := httptest.NewRecorder()
-		mux.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), step.method, "/_emulator/"+step.path, strings.NewReader(step.body)))
-		if answer.Code != step.status || !strings.Contains(answer.Body.String(), step.want) {
-			t.Errorf("%s %s %s = %d %s, want %d with %q", step.method, step.path, step.body, answer.Code, answer.Body, step.status, step.want)
-		}
 	}
 }
