@@ -310,26 +310,3 @@ func TestUndoOnlyWhatIsOurs(t *testing.T) {
 	a.gone()
 	b.gone()
 }
-
-// TestHostileTargets: paths through symbolic links lead nowhere, also when they lead to a real mount.
-func TestHostileTargets(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, machineConfig{})
-	v := m.newVolume("ext4", 32*mib)
-	v.ok(v.stage, v.publish)
-	link := filepath.Join(m.dir, "link")
-	must(t, os.Symlink(filepath.Dir(v.target), link))
-	to := filepath.Join(m.dir, "to-target")
-	must(t, os.Symlink(v.target, to))
-	for _, path := range []string{link + "/target", to, filepath.Dir(v.target) + "/../pod/target", "pod/target"} {
-		v.refused(t, "unpublish "+path, func() error { return unpublishCall(v.id, path)(t.Context(), v) }, codes.InvalidArgument, "target_path")
-		v.refused(t, "stats "+path, func() error { return statsCall(v.id, path, "")(t.Context(), v) }, codes.NotFound, "volume_path")
-		v.refused(t, "publish "+path, func() error {
-			r := v.publishRequest()
-			r.TargetPath = path
-			_, err := v.NodePublishVolume(t.Context(), r)
-			return err
-		}, codes.InvalidArgument, "target_path")
-	}
-	v.gone()
-}
