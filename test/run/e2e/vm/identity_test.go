@@ -89,22 +89,6 @@ func TestLinksThatAreWrong(t *testing.T) {
 	})
 }
 
-// F3, F4: a link that a disk left behind, and that leads to the disk of another volume by now, is never followed.
-func TestLinkOfADiskThatHasGone(t *testing.T) {
-	onEachCloud(t, func(t *testing.T, h *host) {
-		gone, other := h.newVolume("ext4", 64*mib), h.newVolume("ext4", 64*mib)
-		kernel := other.attach()
-		gone.link(kernel)
-		before := other.content()
-		wantNotThere(t, "stage of a volume whose link leads to another disk", gone.stageWithout())
-		h.run("rm /dev/disk/by-id/%s", gone.disk.Link())
-		wantNotThere(t, "stage of a volume without a disk", gone.stageWithout())
-		if gone.mounts() != "" || other.content() != before {
-			t.Errorf("the other disk was changed, or is mounted: %s", gone.mounts())
-		}
-	})
-}
-
 // A8: a disk that is plugged in while stage waits for it is found, also where the link leads to a device without an
 // identity until then.
 func TestDiskThatComesDuringStage(t *testing.T) {
