@@ -103,30 +103,6 @@ func TestASnapshotBecomesAVolume(t *testing.T) {
 	}
 }
 
-func TestTagsAreGivenAndTaken(t *testing.T) {
-	c, api, _ := start(t, emulator.Options{})
-	ctx := t.Context()
-	v := mustCreate(t, api, "pvc-1", func(r *godo.VolumeCreateRequest) { r.Tags = []string{"a"} })
-	if _, _, err := api.Tags.Create(ctx, &godo.TagCreateRequest{Name: "b:c"}); err != nil {
-		t.Fatal(err)
-	}
-	resources := []godo.Resource{{ID: v.ID, Type: godo.VolumeResourceType}}
-	for _, tag := range []string{"a", "b:c"} { // a was made together with the volume
-		if _, err := api.Tags.TagResources(ctx, tag, &godo.TagResourcesRequest{Resources: resources}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if now, _ := c.Volume(v.ID); !slices.Equal(now.Tags, []string{"a", "b:c"}) {
-		t.Errorf("tags = %q, want a and b:c", now.Tags)
-	}
-	if _, err := api.Tags.UntagResources(ctx, "a", &godo.UntagResourcesRequest{Resources: resources}); err != nil {
-		t.Fatal(err)
-	}
-	if now, _ := c.Volume(v.ID); !slices.Equal(now.Tags, []string{"b:c"}) {
-		t.Errorf("tags = %q, want b:c", now.Tags)
-	}
-}
-
 func TestAnActionCanFail(t *testing.T) {
 	c, api, droplet := start(t, emulator.Options{})
 	v := mustCreate(t, api, "pvc-1")
