@@ -11,8 +11,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
@@ -163,43 +161,5 @@ func liveByID(t *testing.T, where place, kind string) {
 	must(t, v.Unpublish, v.Unstage, v.Unstage, v.Detach)
 	wantBytes(t, data(neighbour), 2, 8*mib)
 	must(t, neighbour.Unpublish, neighbour.Unstage, neighbour.Detach, neighbour.Delete, v.Delete)
-	w.wantNothingLeft(t)
-}
-
-// A10, E4: where a volume cannot grow while it is attached, the resizer's next attempt grows it while the pod is away,
-// whichever controller is there then. The pod comes back to a larger filesystem.
-func TestGrowthThatTheCloudRefuses(t *testing.T) {
-	t.Parallel()
-	for name, start := range map[string]func(t *testing.T) world{
-		"DigitalOcean": func(t *testing.T) world {
-			return startDigitalOcean(t, digitalocean.Options{Rules: digitalocean.Rules{ResizeRefused: true}})
-		},
-		"Yandex": func(t *testing.T) world {
-			return startYandex(t, yandex.Options{Rules: yandex.Rules{ResizeRefused: true}})
-		},
-	} {
-		t.Run(name, func(t *testing.T) { growDetached(t, start(t)) })
-	}
-}
-
-func growDetached(t *testing.T, w world) {
-	v := create(t, w.Pair, programs.Claim{Name: "stubborn", Filesystem: "xfs", Size: gib})
-	must(t, v.Attach, v.Stage, v.Publish)
-	write(t, data(v), 1, 8*mib)
-	wantCode(t, "growing while attached", second(v.Expand(t.Context(), 2*gib)), codes.FailedPrecondition)
-	wantBytes(t, data(v), 1, 8*mib)
-	w.Controller.Kill()
-	must(t, w.Controller.Start, v.Unpublish, v.Unstage, v.Detach)
-	_, err := csi.NewControllerClient(w.Controller.Conn).ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{
-		VolumeId: v.ID, CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * gib}, VolumeCapability: v.Capability(),
-	})
-	wantCode(t, "the resizer's next attempt, while detached", err, codes.OK)
-	must(t, v.Attach, v.Stage, v.Publish)
-	if got := filesystemSize(t, v.Target); got < 2*gib*85/100 {
-		t.Errorf("the filesystem has %d bytes after the pod was away, want nearly 2 GiB", got)
-	}
-	wantBytes(t, data(v), 1, 8*mib)
-	wantCode(t, "asking for the same growth again", second(v.Expand(t.Context(), 2*gib)), codes.OK)
-	must(t, v.Unpublish, v.Unstage, v.Detach, v.Delete)
 	w.wantNothingLeft(t)
 }

@@ -58,16 +58,22 @@ var clouds = []cloud{
 }
 
 var onDigitalOcean = placeOf("DigitalOcean", accounts.DigitalOcean{}, func(t *testing.T) world {
-	return startDigitalOcean(t, digitalocean.Options{})
+	dir := folder(t)
+	return startEmulated(t, dir, accounts.DigitalOcean{Cloud: digitalocean.Start(t, digitalocean.Options{
+		DataDir: filepath.Join(dir, "account"), Durations: digitalocean.Actions(clock.Fixed(actionTime)),
+	})})
 })
 
 var onLinode = placeOf("Linode", &accounts.Linode{}, func(t *testing.T) world {
-	w, _ := startLinode(t, linode.Options{}, linode.Linode{})
+	w, _ := startLinode(t)
 	return w
 })
 
 var onYandex = placeOf("Yandex", &accounts.Yandex{}, func(t *testing.T) world {
-	return startYandex(t, yandex.Options{})
+	dir := folder(t)
+	return startEmulated(t, dir, &accounts.Yandex{Cloud: yandex.Start(t, yandex.Options{
+		DataDir: filepath.Join(dir, "account"), Durations: yandex.Each(clock.Fixed(actionTime)), Rules: yandex.Rules{Rights: yandex.DriverRights()},
+	})})
 })
 
 func placeOf(name string, kind accounts.Account, start func(t *testing.T) world) place {
@@ -78,37 +84,19 @@ func placeOf(name string, kind accounts.Account, start func(t *testing.T) world)
 // driver is the driver's name.
 func (c cloud) driver() string { return strings.ToLower(c.name) + ".csi.cloudblock.io" }
 
-// actionTime is how long an emulated cloud takes for a change where nobody says otherwise.
+// actionTime is how long an emulated cloud takes for a change.
 const actionTime = 20 * time.Millisecond
 
-// startDigitalOcean starts an account, and both programs on it with this machine as a droplet.
-func startDigitalOcean(t *testing.T, opts digitalocean.Options) world {
+// startLinode starts an account that refuses a second change of a machine while one is under way, and both programs on
+// it with this machine as a Linode.
+func startLinode(t *testing.T) (world, *linode.Cloud) {
 	t.Helper()
-	dir := folder(t)
-	opts.DataDir, opts.Durations = filepath.Join(dir, "account"), digitalocean.Actions(clock.Fixed(actionTime))
-	return startEmulated(t, dir, accounts.DigitalOcean{Cloud: digitalocean.Start(t, opts)})
-}
-
-// startLinode starts an account that refuses a second change of a machine while one is under way, and both
-// programs on it with this machine as a Linode of a shape.
-func startLinode(t *testing.T, opts linode.Options, shape linode.Linode) (world, *linode.Cloud) {
-	t.Helper()
-	dir := folder(t)
-	opts.Rules.OneChangePerLinode = true
-	rights := linode.Restricted()
-	opts.Rules.Scopes, opts.Rules.Permissions = rights.Scopes, rights.Permissions
-	opts.DataDir, opts.Durations = filepath.Join(dir, "account"), linode.Each(clock.Fixed(actionTime))
-	account := linode.Start(t, opts)
-	return startEmulated(t, dir, &accounts.Linode{Cloud: account, Shape: shape}), account
-}
-
-// startYandex starts a folder, and both programs on it with this machine as an instance.
-func startYandex(t *testing.T, opts yandex.Options) world {
-	t.Helper()
-	dir := folder(t)
-	opts.DataDir, opts.Durations = filepath.Join(dir, "account"), yandex.Each(clock.Fixed(actionTime))
-	opts.Rules.Rights = yandex.DriverRights()
-	return startEmulated(t, dir, &accounts.Yandex{Cloud: yandex.Start(t, opts)})
+	dir, rights := folder(t), linode.Restricted()
+	account := linode.Start(t, linode.Options{
+		DataDir: filepath.Join(dir, "account"), Durations: linode.Each(clock.Fixed(actionTime)),
+		Rules: linode.Rules{OneChangePerLinode: true, Scopes: rights.Scopes, Permissions: rights.Permissions},
+	})
+	return startEmulated(t, dir, &accounts.Linode{Cloud: account}), account
 }
 
 // startEmulated starts both programs on an account, with this machine as one of its own.

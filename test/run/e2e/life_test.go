@@ -4,7 +4,9 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -46,6 +48,9 @@ func liveOnce(t *testing.T, w world, where place, kind string) {
 		wantCode(t, "growing to less", second(v.Expand(t.Context(), where.size)), codes.OK)
 	default:
 		wantCode(t, "growing what cannot grow in use", err, codes.FailedPrecondition)
+		if !where.growsInUse && !strings.Contains(fmt.Sprint(err), "VolumeAttachment") {
+			t.Errorf("the advice is %v, want it to say what has to go first", err)
+		}
 	}
 	wantBytes(t, data(v), 1, 32*mib)
 	wantCode(t, "deleting a volume in use", v.Delete(t.Context()), codes.FailedPrecondition)
