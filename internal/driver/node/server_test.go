@@ -71,7 +71,6 @@ const (
 	oneNodeMany  = csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
 	manyNodes    = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
 	anyGoodID    = "node-a/0123456789abcdef0123456789abcdef"
-	anotherID    = "node-a/fedcba9876543210fedcba9876543210"
 	writtenBytes = "what the pod wrote"
 )
 

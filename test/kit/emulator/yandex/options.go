@@ -162,7 +162,7 @@ type Instance struct {
 	Status string `json:"status"`
 	// Cores; 0 means 4.
 	Cores int `json:"cores"`
-	// Generation of the hardware: GenerationUnknown, Generation11, Generation12 or Generation2.
+	// Generation of the hardware: Generation11, Generation12 or Generation2; "": the API shows none, and the limits are those of 1.1.
 	Generation string `json:"generation"`
 	// NoServiceAccount: the instance's metadata service gives no tokens.
 	NoServiceAccount bool `json:"no_service_account"`
@@ -178,10 +178,9 @@ const platform = "standard-v3"
 
 // The generations of an instance's virtual hardware, which decide how many disks it takes.
 const (
-	GenerationUnknown = ""    // the API shows none; the limits are those of 1.1
-	Generation11      = "1.1" // legacy, PCI_TOPOLOGY_V1
-	Generation12      = "1.2" // legacy, PCI_TOPOLOGY_V2
-	Generation2       = "2"
+	Generation11 = "1.1" // legacy, PCI_TOPOLOGY_V1
+	Generation12 = "1.2" // legacy, PCI_TOPOLOGY_V2
+	Generation2  = "2"
 )
 
 // Disk is a disk as the folder knows it.

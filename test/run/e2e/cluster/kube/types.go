@@ -227,9 +227,8 @@ type Volume struct {
 type Snapshot struct {
 	Metadata Meta
 	Status   struct {
-		ReadyToUse  bool
-		RestoreSize string
-		Error       *struct{ Message string }
+		ReadyToUse bool
+		Error      *struct{ Message string }
 	}
 }
 
