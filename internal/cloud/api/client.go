@@ -44,8 +44,7 @@ type Client struct {
 	Route func(path string) string
 	// Throttled reports whether a 429 is about the budget, and not about the requested change. Nil: each is.
 	Throttled func(Request, *http.Response, *Answer) bool
-	// Refusal parses the body of a refusal; false: it does not have the API's form. Nil: {"id":..,"message":..}. If the API has
-	// codes, the message begins with the code and a colon, for Kind.
+	// Refusal parses the body of a refusal; false: it does not have the API's form. Nil: {"id":..,"message":..}.
 	Refusal func(body []byte) (Answer, bool)
 	// Kind maps answers to kinds.
 	Kind    func(*Answer) fault.Kind

@@ -97,7 +97,11 @@ func (c *Cloud) deleteSnapshot(ctx context.Context, id cloud.SnapshotID, p budge
 	_, err := ops.Run(ctx, c.ops, ops.Op[*snapshot]{
 		Name: "delete snapshot " + string(id), Kind: "delete", Object: "snapshot " + string(id), Priority: p,
 		Submit: func(ctx context.Context, w *ops.Write) (*snapshot, string, error) {
-			return nil, "", gone(c.generic(ctx, api.Call{Write: w, NoContent: true}, http.MethodDelete, volumeSnapshotsPath+string(id), nil))
+			err := c.generic(ctx, api.Call{Write: w, NoContent: true}, http.MethodDelete, volumeSnapshotsPath+string(id), nil)
+			if api.NotFound(err) { // ids are never reused
+				err = nil
+			}
+			return nil, "", err
 		},
 	})
 	return err

@@ -58,14 +58,6 @@ func none(ctx context.Context, w *ops.Write, do func(context.Context) (*godo.Res
 	return err
 }
 
-// gone returns the error of a deletion. It is not an error that the object does not exist, because ids are never reused.
-func gone(err error) error {
-	if api.NotFound(err) {
-		return nil
-	}
-	return err
-}
-
 // listOf describes a list.
 type listOf[T any] struct {
 	doing string
