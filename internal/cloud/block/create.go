@@ -15,7 +15,7 @@ import (
 
 // CheckCreate refuses a request that the cloud cannot serve in any account. It returns the zones of the request that the cloud can have,
 // or the backend's zone for a request without zones; fault.NoZone if none is left.
-func (b *Verbs) CheckCreate(req cloud.CreateVolumeRequest, own string) (zones []string, err error) {
+func (b *Verbs) CheckCreate(req cloud.CreateVolumeRequest, caps cloud.Capabilities, own string) (zones []string, err error) {
 	zones = []string{own}
 	if len(req.Zones) > 0 {
 		zones = slices.DeleteFunc(slices.Clone(req.Zones), func(zone string) bool { return !b.traits.Zone(zone) })
@@ -25,7 +25,12 @@ func (b *Verbs) CheckCreate(req cloud.CreateVolumeRequest, own string) (zones []
 		return nil, fmt.Errorf("it has no name: %w", fault.InvalidArgument)
 	case req.Size > b.traits.Largest:
 		return nil, fmt.Errorf("%s is more than %d GiB, the largest %s: %w", req.Size, b.traits.Largest/cloud.GiB, b.traits.VolumeWord, fault.OutOfRange)
-	case source.Snapshot != "" && b.traits.SnapshotID != nil && !b.traits.SnapshotID(source.Snapshot):
+	case source.Snapshot != "" && !caps.Snapshots:
+		return nil, fmt.Errorf("from snapshot %.80q: this cloud has no snapshots; if it has clones, a claim with the volume's claim "+
+			"as its dataSource copies it: %w", source.Snapshot, fault.InvalidArgument)
+	case source.Volume != "" && !caps.Clones:
+		return nil, fmt.Errorf("from %s %.80q: this cloud has no clones: %w", b.traits.VolumeWord, source.Volume, fault.InvalidArgument)
+	case source.Snapshot != "" && !b.traits.SnapshotID(source.Snapshot):
 		return nil, fmt.Errorf("snapshot %.80q: %w: no snapshot has such an id", source.Snapshot, fault.NotFound)
 	case source.Volume != "" && !b.traits.VolumeID(source.Volume):
 		return nil, fmt.Errorf("source %s %.80q: %w: no %s has such an id", b.traits.VolumeWord, source.Volume, fault.NotFound, b.traits.VolumeWord)

@@ -38,11 +38,21 @@ func TestWhatNoAccountCanCreate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			req := cloud.CreateVolumeRequest{Name: "a", Size: cloud.GiB}
 			tc.edit(&req)
-			zones, err := making.CheckCreate(req, "o")
+			zones, err := making.CheckCreate(req, cloud.Capabilities{Snapshots: true, Clones: true}, "o")
 			if fault.Of(err) != fault.Of(tc.want) || !slices.Equal(zones, tc.zones) {
 				t.Errorf("CheckCreate = %q, %v, want %q, %v", zones, err, tc.zones, tc.want)
 			}
 		})
+	}
+}
+
+// C4: a source that is ignored would make an empty volume.
+func TestASourceThatTheCloudCannotCopy(t *testing.T) {
+	for _, source := range []cloud.Source{{Snapshot: "s"}, {Volume: "v"}} {
+		_, err := making.CheckCreate(cloud.CreateVolumeRequest{Name: "a", Source: source}, cloud.Capabilities{}, "o")
+		if fault.Of(err) != fault.InvalidArgument {
+			t.Errorf("CheckCreate from %+v = %v, want fault.InvalidArgument", source, err)
+		}
 	}
 }
 

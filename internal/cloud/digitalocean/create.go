@@ -50,7 +50,7 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 
 // createBody checks a request and returns the body of the create, without a request to the cloud.
 func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (body godo.VolumeCreateRequest, zones []string, err error) {
-	zones, err = c.CheckCreate(req, c.region)
+	zones, err = c.CheckCreate(req, c.Capabilities(), c.region)
 	switch {
 	case err != nil:
 		return body, nil, err

@@ -30,21 +30,16 @@ type tracker struct{ c *Cloud }
 
 // Outcomes reads the states of actions.
 func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
-	found := map[string]ops.Outcome{}
-	if len(of) > 1 {
-		newest, _, err := readPage(ctx, listOf[action]{doing: "read the newest actions", key: "actions", priority: budget.Track, call: t.c.sdk.Actions.List}, 1, perPage)
-		if err != nil { // no list: each by itself, if that works at all
-			out, err := t.outcome(ctx, of[0])
-			if err != nil {
-				return nil, err
-			}
-			found[of[0].ID] = out
-		}
-		for _, act := range newest {
-			found[strconv.Itoa(act.ID)] = outcomeOf(act)
-		}
+	return ops.Each(ctx, of, t.newest, t.outcome)
+}
+
+// newest reads the account's newest actions.
+func (t tracker) newest(ctx context.Context, _ []ops.Operation, found map[string]ops.Outcome) error {
+	acts, _, err := readPage(ctx, listOf[action]{doing: "read the newest actions", key: "actions", priority: budget.Track, call: t.c.sdk.Actions.List}, 1, perPage)
+	for _, act := range acts {
+		found[strconv.Itoa(act.ID)] = outcomeOf(act)
 	}
-	return ops.Each(ctx, of, found, t.outcome)
+	return err
 }
 
 // outcome reads one action. An error concerns only this read; a later one may succeed.

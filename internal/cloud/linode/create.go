@@ -46,10 +46,8 @@ func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest)
 // createBody checks a request and returns the body of the create, without a request to the cloud.
 func (c *Cloud) createBody(req cloud.CreateVolumeRequest) (body newVolume, zones []string, err error) {
 	body = newVolume{Label: c.labelOf(req.Name), Size: max(int(block.GiB(req.Size)), minSize)}
-	zones, err = c.CheckCreate(req, c.region)
+	zones, err = c.CheckCreate(req, c.Capabilities(), c.region)
 	switch {
-	case req.Source.Snapshot != "" && !c.Capabilities().Snapshots:
-		return body, nil, fmt.Errorf("from snapshot %.80q: %w: %s", req.Source.Snapshot, fault.InvalidArgument, noSnapshotsAdvice)
 	case err != nil:
 		return body, nil, err
 	case req.Limit > 0 && cloud.Bytes(body.Size)*cloud.GiB > req.Limit:

@@ -40,17 +40,7 @@ type tracker struct{ c *Cloud }
 
 // Outcomes reads the states of operations: for one operation its volume, for several a filtered list.
 func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
-	found := map[string]ops.Outcome{}
-	if len(of) > 1 {
-		if err := t.list(ctx, of, found); err != nil { // no list: each by itself, if that works at all
-			out, err := t.outcome(ctx, of[0])
-			if err != nil {
-				return nil, err
-			}
-			found[of[0].ID] = out
-		}
-	}
-	return ops.Each(ctx, of, found, t.outcome)
+	return ops.Each(ctx, of, t.list, t.outcome)
 }
 
 // list reads the volumes of several operations by their labels.

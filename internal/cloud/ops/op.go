@@ -91,11 +91,21 @@ type Tracker interface {
 	Outcomes(ctx context.Context, of []Operation) (map[string]Outcome, error)
 }
 
-// Each reads, concurrently and one by one, the operations that found lacks, and adds them. It fails only if nothing could
-// be read at all; what the answer lacks otherwise could not be read this time.
+// Each reads operations: several with list, which adds them to found, and those that the list lacks concurrently and one by one. Without
+// a list, or if it fails, each is read by itself. It fails only if nothing could be read at all; what the answer lacks otherwise could
+// not be read this time.
 func Each(
-	ctx context.Context, of []Operation, found map[string]Outcome, one func(context.Context, Operation) (Outcome, error),
+	ctx context.Context, of []Operation,
+	list func(ctx context.Context, of []Operation, found map[string]Outcome) error, one func(context.Context, Operation) (Outcome, error),
 ) (map[string]Outcome, error) {
+	found := map[string]Outcome{}
+	if list != nil && len(of) > 1 && list(ctx, of, found) != nil {
+		first, err := one(ctx, of[0]) // it shows whether the API works at all
+		if err != nil {
+			return nil, err
+		}
+		found[of[0].ID] = first
+	}
 	missing := slices.DeleteFunc(slices.Clone(of), func(op Operation) bool {
 		_, known := found[op.ID]
 		return known

@@ -18,7 +18,7 @@ import (
 
 // CreateVolume creates a disk with one write and returns it when it is READY.
 func (c *Cloud) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
-	zones, err := c.CheckCreate(req, c.zone)
+	zones, err := c.CheckCreate(req, c.Capabilities(), c.zone)
 	var body *compute.CreateDiskRequest
 	if err == nil {
 		body, err = c.createBody(req)

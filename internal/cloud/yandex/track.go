@@ -48,7 +48,7 @@ type tracker struct{ c *Cloud }
 
 // Outcomes reads the states of operations concurrently.
 func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
-	return ops.Each(ctx, of, map[string]ops.Outcome{}, t.outcome)
+	return ops.Each(ctx, of, nil, t.outcome)
 }
 
 // outcome reads one operation. An error concerns only this read; a later one may succeed.

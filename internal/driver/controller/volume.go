@@ -105,7 +105,8 @@ func (s *Service) source(from *csi.VolumeContentSource) (cloud.Source, error) {
 	case from == nil:
 		return cloud.Source{}, nil
 	case from.GetSnapshot() != nil && !s.caps.Snapshots:
-		return cloud.Source{}, fmt.Errorf("%s: this cloud has no snapshots: %w", field, fault.InvalidArgument)
+		return cloud.Source{}, fmt.Errorf("%s: this cloud has no snapshots; if it has clones, a claim with the volume's claim as its dataSource copies it: %w",
+			field, fault.InvalidArgument)
 	case from.GetSnapshot() != nil:
 		id := from.GetSnapshot().GetSnapshotId()
 		return cloud.Source{Snapshot: cloud.SnapshotID(id)}, driver.CheckSnapshotID(field+".snapshot_id", id)
