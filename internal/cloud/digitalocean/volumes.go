@@ -95,7 +95,7 @@ func (c *Cloud) named(ctx context.Context, name string) ([]volume, error) {
 func (c *Cloud) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
 	all := pages(c.volumes("list volumes", "", budget.List))
 	part, next, err := all.Listing("volumes of "+c.cluster, func(v volume) string { return v.ID }).Part(ctx, page)
-	if err == nil && page == (cloud.Page{}) {
+	if err == nil && page.Token == "" && (page.Most == 0 || page.Most > perPage) {
 		c.many.Store(len(part) > perPage)
 	}
 	if err != nil {

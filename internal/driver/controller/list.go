@@ -17,6 +17,10 @@ import (
 // tokenLimit is far above the length of any backend's tokens.
 const tokenLimit = 1024
 
+// maxPage is the maximum number of entries of a page. An entry has less than 1 KiB, and the sidecars refuse an answer of more than 4 MiB,
+// gRPC's default. The attacher asks for a page of any length, and without the whole list it compares no attachment.
+const maxPage = 4000
+
 // page returns the paging fields that all list calls have.
 func page(req interface {
 	GetMaxEntries() int32
@@ -28,7 +32,11 @@ func page(req interface {
 	if len(req.GetStartingToken()) > tokenLimit {
 		return cloud.Page{}, fmt.Errorf("starting_token: longer than any that was given out: %w", fault.StalePage)
 	}
-	return cloud.Page{Token: req.GetStartingToken(), Most: int(req.GetMaxEntries())}, nil
+	most := int(req.GetMaxEntries())
+	if most == 0 || most > maxPage {
+		most = maxPage
+	}
+	return cloud.Page{Token: req.GetStartingToken(), Most: most}, nil
 }
 
 // ListVolumes returns one page of all volumes that the credentials may see.
