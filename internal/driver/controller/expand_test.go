@@ -146,11 +146,16 @@ func TestTheAnswerDoesNotWaitForTheMachine(t *testing.T) {
 	})
 }
 
-// full is a cloud whose quota refuses every growth.
+// full is a cloud whose quota refuses every growth and snapshot.
 type full struct{ cloud.Cloud }
 
 func (full) ExpandVolume(context.Context, cloud.VolumeID, cloud.Bytes) (cloud.Expansion, error) {
 	return cloud.Expansion{}, fmt.Errorf("capacity limit exceeded: %w", fault.Exhausted)
+}
+
+// CreateSnapshot is as ExpandVolume.
+func (full) CreateSnapshot(context.Context, cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
+	return cloud.Snapshot{}, fmt.Errorf("the volume has 25 snapshots: %w", fault.Quota)
 }
 
 // E6: a quota that refuses a growth is OutOfRange. The resizer treats ResourceExhausted as a growth that may be under way, and
@@ -170,5 +175,20 @@ func TestAQuotaThatRefusesAGrowthIsOutOfRange(t *testing.T) {
 	})
 	if fault.Of(err) != fault.OutOfRange || !strings.Contains(err.Error(), "capacity limit exceeded") {
 		t.Errorf("ControllerExpandVolume = %v, want %q with the cloud's words", err, fault.OutOfRange)
+	}
+}
+
+// C18: a quota that refuses a snapshot is final. external-snapshotter treats ResourceExhausted as a snapshot that may be under way, and
+// would not let its VolumeSnapshot be deleted.
+func TestAQuotaThatRefusesASnapshotIsFinal(t *testing.T) {
+	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = controller.New(full{memory.New(memory.Config{})}, names).CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{
+		Name: "s", SourceVolumeId: "vol-1",
+	})
+	if fault.Of(err) != fault.Precondition || !driver.Final(err) || fault.ReasonOf(err) != fault.Quota || !strings.Contains(err.Error(), "25 snapshots") {
+		t.Errorf("CreateSnapshot = %v, want %q with the reason %s and the cloud's words", err, fault.Precondition, fault.Quota)
 	}
 }

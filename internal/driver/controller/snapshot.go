@@ -44,6 +44,11 @@ func (s *Service) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotReq
 		Parameters: params,
 		Tags:       mergeTags(s.tags, tags),
 	})
+	if fault.Of(err) == fault.Exhausted {
+		// external-snapshotter treats ResourceExhausted as a snapshot that may still be under way: it lets the VolumeSnapshot be deleted
+		// only after a repeat has taken the snapshot.
+		return nil, fmt.Errorf("%w: %w", fault.Precondition, err)
+	}
 	if err != nil {
 		return nil, err
 	}
