@@ -5,6 +5,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -29,6 +30,11 @@ func (h Harness) testCreate(t *testing.T) {
 		if vol := e.create(req); vol.Size != req.Size {
 			e.Errorf("CreateVolume with size and limit %s has %s", req.Size, vol.Size)
 		}
+	})
+	h.check(t, "a tag of the driver with any name of Kubernetes is adapted to the cloud", func(e *env) {
+		req := e.request("tagged")
+		req.Tags = []cloud.Tag{{Key: cloud.OwnTags + "pvc", Value: "a" + strings.Repeat("-", 80) + ".b"}} // dashes at its end where it is cut
+		e.left(e.create(req).ID)
 	})
 	h.check(t, "it returns when the volume is ready to be attached", func(e *env) {
 		vol := e.volume("ready")
@@ -302,6 +308,13 @@ func (h Harness) testClusters(t *testing.T) {
 		}
 		if found, err := a.c.FindVolume(t.Context(), "shared"); err != nil || found.ID != first.ID {
 			t.Errorf("FindVolume in the first cluster = %s, %v, want %s", found.ID, err, first.ID)
+		}
+	})
+	h.run(t, "a volume has the mark of its cluster", func(t *testing.T) {
+		a, b := pair(t)
+		first, second := a.get(a.volume("first").ID).Mark, b.get(b.volume("second").ID).Mark
+		if !first.Driver || !second.Driver || first == second {
+			t.Errorf("the volumes of two clusters have the marks %+v and %+v", first, second)
 		}
 	})
 	h.run(t, "a delete in one cluster leaves the other's volume of that name", func(t *testing.T) {
