@@ -63,9 +63,12 @@ func (g *growing) Running(_ context.Context, object string) ([]ops.Operation, er
 	return nil, nil
 }
 
-func (g *growing) Outcomes(context.Context, []ops.Operation) (map[string]ops.Outcome, error) {
-	now := time.Now()
-	return map[string]ops.Outcome{"growth": {Done: !now.Before(g.until)}, "next growth": {Done: !now.Before(g.until.Add(g.again))}}, nil
+func (g *growing) Outcome(_ context.Context, op ops.Operation) (ops.Outcome, error) {
+	until := g.until
+	if op.ID == "next growth" {
+		until = until.Add(g.again)
+	}
+	return ops.Outcome{Done: !time.Now().Before(until)}, nil
 }
 
 // C5: a size that shows while a growth is under way may be taken back, so the answer waits for its end.

@@ -47,8 +47,8 @@ func (l *landing) Running(_ context.Context, object string) ([]ops.Operation, er
 	return []ops.Operation{{Object: object, ID: "attach"}}, nil
 }
 
-func (l *landing) Outcomes(context.Context, []ops.Operation) (map[string]ops.Outcome, error) {
-	return map[string]ops.Outcome{"attach": {Done: !time.Now().Before(l.until)}}, nil
+func (l *landing) Outcome(context.Context, ops.Operation) (ops.Outcome, error) {
+	return ops.Outcome{Done: !time.Now().Before(l.until)}, nil
 }
 
 // A1, A12: in a cloud that does not show a running attach, a detach that names no machine waits for its end before the read that

@@ -68,8 +68,8 @@ func (s *scene) Running(_ context.Context, object string) ([]ops.Operation, erro
 	return nil, nil
 }
 
-func (s *scene) Outcomes(context.Context, []ops.Operation) (map[string]ops.Outcome, error) {
-	return map[string]ops.Outcome{}, nil
+func (s *scene) Outcome(context.Context, ops.Operation) (ops.Outcome, error) {
+	return ops.Outcome{}, nil
 }
 
 // simulated runs a test with the verbs of a cloud, on a simulated clock.

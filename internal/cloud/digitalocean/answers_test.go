@@ -64,7 +64,7 @@ func TestNoHostileAnswerIsTakenForSuccess(t *testing.T) {
 				return err
 			},
 			"read an action": func(ctx context.Context) error {
-				out, err := tracker{c}.outcome(ctx, ops.Operation{ID: "1", Began: time.Now()})
+				out, err := tracker{c}.Outcome(ctx, ops.Operation{ID: "1", Began: time.Now()})
 				if err == nil && out.Err != nil {
 					err = out.Err
 				}

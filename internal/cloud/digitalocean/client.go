@@ -89,9 +89,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 	if c.sdk, err = godo.New(&http.Client{Transport: api.Transport(scoped.Do)}); err != nil {
 		return nil, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
 	}
-	running := cfg.Ops(tracker{c})
-	running.Lists = true
-	c.ops = ops.New(ctx, running)
+	c.ops = ops.New(ctx, cfg.Ops(tracker{c}))
 	c.Verbs = block.New(traits, requests{c}, c.ops, c.volumePage)
 	c.regions = ops.NewReads(c.ops, c.readRegions, nil)
 	c.clones = c.throughSnapshots(block.NewLeftovers(c.ops, cfg.OrphanAge, cfg.Log))

@@ -28,13 +28,10 @@ const (
 // page lacks by their ids. It does not use a volume's list of actions, which is gone with the volume.
 type tracker struct{ c *Cloud }
 
-// Outcomes reads the states of actions.
-func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
-	return ops.Each(ctx, of, t.newest, t.outcome)
-}
+var _ ops.Lister = tracker{}
 
-// newest reads the account's newest actions.
-func (t tracker) newest(ctx context.Context, _ []ops.Operation, found map[string]ops.Outcome) error {
+// List reads the account's newest actions.
+func (t tracker) List(ctx context.Context, _ []ops.Operation, found map[string]ops.Outcome) error {
 	acts, _, err := readPage(ctx, listOf[action]{doing: "read the newest actions", key: "actions", priority: budget.Track, call: t.c.sdk.Actions.List}, 1, perPage)
 	for _, act := range acts {
 		found[strconv.Itoa(act.ID)] = outcomeOf(act)
@@ -42,8 +39,8 @@ func (t tracker) newest(ctx context.Context, _ []ops.Operation, found map[string
 	return err
 }
 
-// outcome reads one action. An error concerns only this read; a later one may succeed.
-func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
+// Outcome reads an action.
+func (t tracker) Outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
 	doing := "read action " + op.ID
 	id, _ := strconv.Atoi(op.ID) // it was an action's
 	act, err := one(ctx, api.Call{Doing: doing, Priority: budget.Track, Has: []string{"action"}}, func(ctx context.Context) (*action, *godo.Response, error) {

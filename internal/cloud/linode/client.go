@@ -121,9 +121,7 @@ func New(ctx context.Context, cfg Config) (*Cloud, error) {
 		Log: cfg.Log,
 	}
 	c.sdk = newSDK(api.Transport(client.Do))
-	running := cfg.Ops(tracker{c})
-	running.Lists = true
-	c.ops = ops.New(ctx, running)
+	c.ops = ops.New(ctx, cfg.Ops(tracker{c}))
 	c.Verbs, c.Snapshots = block.New(c.traits(), requests{c: c}, c.ops, nil), noSnapshots{}
 	if cfg.Snapshots {
 		c.Snapshots = snapshots{c, block.New(c.traits(), requests{c, true}, c.ops, nil)}

@@ -38,15 +38,12 @@ func operation(id int, goal string, number int) string {
 // tracker follows volumes.
 type tracker struct{ c *Cloud }
 
-// Outcomes reads the states of operations: for one operation its volume, for several a filtered list.
-func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
-	return ops.Each(ctx, of, t.list, t.outcome)
-}
+var _ ops.Lister = tracker{}
 
-// list reads the volumes of several operations by their labels.
+// List reads the volumes of several operations by their labels.
 //
 // If the list lacks a volume or shows it as failed, the volume itself is read before that counts.
-func (t tracker) list(ctx context.Context, of []ops.Operation, found map[string]ops.Outcome) error {
+func (t tracker) List(ctx context.Context, of []ops.Operation, found map[string]ops.Outcome) error {
 	byLabel := map[string][]goal{}
 	for _, op := range of {
 		g := goalOf(op)
@@ -89,8 +86,8 @@ func (t tracker) list(ctx context.Context, of []ops.Operation, found map[string]
 	return nil
 }
 
-// outcome reads one volume. An error concerns only this read; a later one may succeed.
-func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
+// Outcome reads the operation's volume.
+func (t tracker) Outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
 	g := goalOf(op)
 	if g.what == toBeIdle {
 		idle, err := t.c.idle(ctx, g.volume, budget.Track)

@@ -13,12 +13,9 @@ package ops
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/telemetry"
 )
 
 // Op is one change of one object. S is what the backend needs to know of the object to decide, and what
@@ -86,54 +83,17 @@ type Outcome struct {
 type Tracker interface {
 	// Running returns the operations of an object that have not ended. An object that does not exist has none.
 	Running(ctx context.Context, object string) ([]Operation, error)
-	// Outcomes reads several operations with as few requests as possible, of the priority budget.Track. An operation that is missing
-	// in the result is still running. The result may have others.
-	Outcomes(ctx context.Context, of []Operation) (map[string]Outcome, error)
+	// Outcome reads an operation, with the priority budget.Track. An error concerns only this read; a later one may succeed.
+	Outcome(ctx context.Context, op Operation) (Outcome, error)
 }
 
-// Each reads operations: several with list, which adds them to found, and those that the list lacks concurrently and one by one. Without
-// a list, or if it fails, each is read by itself. It fails only if nothing could be read at all; what the answer lacks otherwise could
-// not be read this time.
-func Each(
-	ctx context.Context, of []Operation,
-	list func(ctx context.Context, of []Operation, found map[string]Outcome) error, one func(context.Context, Operation) (Outcome, error),
-) (map[string]Outcome, error) {
-	found := map[string]Outcome{}
-	if list != nil && len(of) > 1 && list(ctx, of, found) != nil {
-		first, err := one(ctx, of[0]) // it shows whether the API works at all
-		if err != nil {
-			return nil, err
-		}
-		found[of[0].ID] = first
-	}
-	missing := slices.DeleteFunc(slices.Clone(of), func(op Operation) bool {
-		_, known := found[op.ID]
-		return known
-	})
-	var failed error
-	var mu sync.Mutex // guards both
-	var group sync.WaitGroup
-	for _, op := range missing {
-		group.Go(func() {
-			var out Outcome
-			err := Guard(func() (err error) {
-				out, err = one(telemetry.WithRequest(ctx, op.request), op)
-				return err
-			})
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				failed = err
-				return
-			}
-			found[op.ID] = out
-		})
-	}
-	group.Wait()
-	if len(found) > 0 {
-		failed = nil
-	}
-	return found, failed
+// Lister is a Tracker of a cloud that shows many operations in one list. Then operations that are not due are read together with several
+// that are, so the end of one that is much shorter than the mean is noticed. Otherwise each operation costs a request, and is read only
+// when it is due.
+type Lister interface {
+	// List reads several operations with as few requests as possible, of the priority budget.Track, and adds them to found, and others
+	// if it shows them. Those that it lacks are read with Outcome, and all of them if it fails.
+	List(ctx context.Context, of []Operation, found map[string]Outcome) error
 }
 
 // refused reports whether the cloud refused because of the object's state, as opposed to the credentials, a quota or the budget.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -173,7 +174,7 @@ func (p *poller) plan() {
 func (p *poller) read() {
 	p.mu.Lock()
 	due, soon := []Operation{}, time.Now()
-	if p.r.cfg.Lists {
+	if p.r.lister != nil {
 		soon = soon.Add(p.r.cfg.Tick)
 	}
 	var others []Operation
@@ -186,7 +187,7 @@ func (p *poller) read() {
 			others = append(others, w.op)
 		}
 	}
-	if p.r.cfg.Lists && len(due) > 1 {
+	if p.r.lister != nil && len(due) > 1 {
 		due = append(due, others...)
 	}
 	if p.reading || len(due) == 0 {
@@ -203,7 +204,7 @@ func (p *poller) read() {
 	}
 	var found map[string]Outcome
 	err := Guard(func() (err error) {
-		found, err = p.r.cfg.Tracker.Outcomes(ctx, due)
+		found, err = p.r.outcomes(ctx, due)
 		return err
 	})
 	p.r.cfg.Metrics.read(len(due), err)
@@ -212,7 +213,7 @@ func (p *poller) read() {
 	defer p.mu.Unlock()
 	p.reading, p.failed = false, err
 	p.next = time.Now()
-	if p.r.cfg.Lists { // otherwise each operation has a tick of its own
+	if p.r.lister != nil { // otherwise each operation has a tick of its own
 		p.next = p.next.Add(p.tick())
 	}
 	if err == nil {
@@ -261,4 +262,45 @@ func (p *poller) close() {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
+}
+
+// outcomes reads operations: several with the list, and those that it lacks concurrently and one by one. It fails only if nothing could
+// be read at all; what the result lacks otherwise is still running, or could not be read this time.
+func (r *Runner) outcomes(ctx context.Context, of []Operation) (map[string]Outcome, error) {
+	found := map[string]Outcome{}
+	if r.lister != nil && len(of) > 1 && r.lister.List(ctx, of, found) != nil {
+		first, err := r.cfg.Tracker.Outcome(ctx, of[0]) // it shows whether the API works at all
+		if err != nil {
+			return nil, err
+		}
+		found[of[0].ID] = first
+	}
+	missing := slices.DeleteFunc(slices.Clone(of), func(op Operation) bool {
+		_, known := found[op.ID]
+		return known
+	})
+	var failed error
+	var mu sync.Mutex // guards found and failed
+	var group sync.WaitGroup
+	for _, op := range missing {
+		group.Go(func() {
+			var out Outcome
+			err := Guard(func() (err error) {
+				out, err = r.cfg.Tracker.Outcome(telemetry.WithRequest(ctx, op.request), op)
+				return err
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = err
+				return
+			}
+			found[op.ID] = out
+		})
+	}
+	group.Wait()
+	if len(found) > 0 {
+		failed = nil
+	}
+	return found, failed
 }

@@ -103,32 +103,28 @@ func (s *site) Running(_ context.Context, object string) (all []ops.Operation, e
 	return all, nil
 }
 
-func (s *site) Outcomes(ctx context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
+func (s *site) Outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
 	select {
 	case <-time.After(s.read):
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", fault.Unavailable, ctx.Err())
+		return ops.Outcome{}, fmt.Errorf("%w: %w", fault.Unavailable, ctx.Err())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reads++
 	s.now()
-	found := map[string]ops.Outcome{}
-	for _, op := range of {
-		j := s.running[op.ID]
-		switch {
-		case s.hidden:
-			found[op.ID] = ops.Outcome{Err: fmt.Errorf("%w: not for you", fault.Denied)}
-		case j != nil && !time.Now().Before(j.ends) && j.failed:
-			found[op.ID] = ops.Outcome{Done: true, Err: errors.New("it failed")}
-		case j != nil && !time.Now().Before(j.ends):
-			found[op.ID] = ops.Outcome{Done: true}
-			if s.says {
-				found[op.ID] = ops.Outcome{Done: true, Took: s.takes}
-			}
-		}
+	j := s.running[op.ID]
+	switch {
+	case s.hidden:
+		return ops.Outcome{Err: fmt.Errorf("%w: not for you", fault.Denied)}, nil
+	case j == nil || time.Now().Before(j.ends):
+		return ops.Outcome{}, nil
+	case j.failed:
+		return ops.Outcome{Done: true, Err: errors.New("it failed")}, nil
+	case s.says:
+		return ops.Outcome{Done: true, Took: s.takes}, nil
 	}
-	return found, nil
+	return ops.Outcome{Done: true}, nil
 }
 
 func (s *site) count() (sent, reads int) {

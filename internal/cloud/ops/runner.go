@@ -22,10 +22,6 @@ type Config struct {
 	Capacity int
 	// Tick is the minimum time between two reads. 0 means half a second.
 	Tick time.Duration
-	// Lists: the Tracker reads any number of operations with one list. Then operations that are not due are read together with
-	// several that are, so the end of one that is much shorter than the mean is noticed. Otherwise each operation costs a request,
-	// and is read only when it is due.
-	Lists bool
 	// Busy has the pauses while the cloud refuses a change because of another one. Zero means half a second to 3 seconds.
 	Busy wait.Backoff
 	// Rand returns numbers in [0, 1) for jitter; nil means math/rand/v2.
@@ -37,6 +33,7 @@ type Config struct {
 // Runner runs the changes of one account.
 type Runner struct {
 	cfg    Config
+	lister Lister // the Tracker; nil: it has no lists
 	queue  *queue
 	poller *poller
 	calls  atomic.Int64 // that wait in Run
@@ -66,6 +63,7 @@ func New(ctx context.Context, cfg Config) *Runner {
 	}
 	cfg.Busy.Rand = cfg.Rand
 	r := &Runner{cfg: cfg, queue: &queue{metrics: cfg.Metrics, capacity: cfg.Capacity, held: map[string]bool{}}, inflight: map[string]any{}}
+	r.lister, _ = cfg.Tracker.(Lister)
 	r.life, r.die = context.WithCancel(ctx)
 	r.poller = newPoller(r)
 	return r

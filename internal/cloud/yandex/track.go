@@ -46,13 +46,8 @@ func snapshotKey(id cloud.SnapshotID) string { return prefixSnapshot + string(id
 // tracker follows operations by their ids.
 type tracker struct{ c *Cloud }
 
-// Outcomes reads the states of operations concurrently.
-func (t tracker) Outcomes(ctx context.Context, of []ops.Operation) (map[string]ops.Outcome, error) {
-	return ops.Each(ctx, of, nil, t.outcome)
-}
-
-// outcome reads one operation. An error concerns only this read; a later one may succeed.
-func (t tracker) outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
+// Outcome reads an operation.
+func (t tracker) Outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
 	var header metadata.MD
 	now, err := t.c.operations.Get(ctx, &operation.GetOperationRequest{OperationId: op.ID}, priority(budget.Track), grpc.Header(&header))
 	err = wrap(err, "read operation %s", op.ID)
