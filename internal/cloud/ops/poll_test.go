@@ -1,0 +1,62 @@
+package ops_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+)
+
+// outage is a cloud whose lists fail, and for a time each other read too.
+type outage struct {
+	ends            time.Time
+	lists, outcomes atomic.Int32
+}
+
+func (o *outage) Running(context.Context, string) ([]ops.Operation, error) { return nil, nil }
+
+func (o *outage) List(context.Context, []ops.Operation, map[string]ops.Outcome) error {
+	o.lists.Add(1)
+	return errors.New("no list")
+}
+
+func (o *outage) Outcome(context.Context, ops.Operation) (ops.Outcome, error) {
+	o.outcomes.Add(1)
+	if time.Now().Before(o.ends) {
+		return ops.Outcome{}, fmt.Errorf("it is down: %w", fault.Unavailable)
+	}
+	return ops.Outcome{Done: true}, nil
+}
+
+// P1: operations whose list fails are read one by one. While no read succeeds, that is one read and not one for each operation.
+func TestAListOfOperationsThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := &outage{ends: time.Now().Add(time.Minute)}
+		r := ops.New(t.Context(), ops.Config{Tracker: cloud})
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				name := fmt.Sprint("volume ", i)
+				if _, err := ops.Run(t.Context(), r, ops.Op[int]{
+					Name: "grow " + name, Kind: "grow", Object: name, Priority: budget.Write,
+					Submit: func(context.Context, *ops.Write) (int, string, error) { return 0, name, nil },
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(50 * time.Second)
+		if lists, outcomes := cloud.lists.Load(), cloud.outcomes.Load(); lists == 0 || outcomes > lists+1 {
+			t.Errorf("%d operations were read and %d lists, want one for each list", outcomes, lists)
+		}
+		all.Wait()
+	})
+}
