@@ -17,9 +17,9 @@ import (
 // tokenLimit is far above the length of any backend's tokens.
 const tokenLimit = 1024
 
-// maxPage is the maximum number of entries of a page. An entry has less than 1 KiB, and the sidecars refuse an answer of more than 4 MiB,
-// gRPC's default. The attacher asks for a page of any length, and without the whole list it compares no attachment.
-const maxPage = 4000
+// maxPage is the maximum number of entries of a page. An entry has less than 800 bytes, and the sidecars refuse an answer of more than
+// 4 MiB, gRPC's default. The attacher asks for a page of any length, and without the whole list it compares no attachment.
+const maxPage = 5000
 
 // page returns the paging fields that all list calls have.
 func page(req interface {
