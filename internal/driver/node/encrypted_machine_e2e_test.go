@@ -12,12 +12,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 const luksKey = "a key of the tests"
@@ -151,13 +153,13 @@ func (m *mapper) Run(ctx context.Context, c host.Command) (host.Output, error) {
 	what := c.Name + " " + c.Args[0]
 	m.mu.Lock()
 	m.ran = append(m.ran, what)
-	wait := m.holdOn != "" && strings.HasPrefix(what, m.holdOn)
+	held := m.holdOn != "" && strings.HasPrefix(what, m.holdOn)
 	i := slices.Index(m.fails, what)
 	if i >= 0 {
 		m.fails = slices.Delete(m.fails, i, i+1)
 	}
 	m.mu.Unlock()
-	if wait {
+	if held {
 		m.held <- struct{}{}
 		<-m.letGo
 	}
@@ -174,7 +176,7 @@ func (m *mapper) Run(ctx context.Context, c host.Command) (host.Output, error) {
 	case "cryptsetup resize":
 		return m.resize(ctx, c, name)
 	case "cryptsetup close":
-		return m.close(name, i >= 0), nil
+		return m.close(ctx, name, i >= 0), nil
 	case "dmsetup remove":
 		return m.dmsetupRemove(name, i >= 0), nil
 	}
@@ -215,16 +217,24 @@ func (m *mapper) resize(ctx context.Context, c host.Command, name string) (host.
 	return host.Programs{}.Run(ctx, host.Command{Name: "losetup", Args: []string{"--set-capacity", "/dev/" + loop}})
 }
 
+// removal is how often libdevmapper tries to remove a mapping that is in use: a process that was just forked holds copies of descriptors
+// and of mounts.
+var removal = wait.Every(200*time.Millisecond, 25)
+
 // close ends with the codes of cryptsetup.
-func (m *mapper) close(name string, busy bool) host.Output {
+func (m *mapper) close(ctx context.Context, name string, busy bool) host.Output {
 	loop := m.loop(name)
 	if loop == "" || backingFile("/dev/"+loop) == "" {
 		return host.Output{ExitCode: 4, Stderr: []byte("not active")}
 	}
-	f, err := os.OpenFile("/dev/"+loop, os.O_RDONLY|unix.O_EXCL, 0)
-	if err == nil {
-		_ = f.Close()
-	}
+	inUse := func(err error) bool { return errors.Is(err, unix.EBUSY) }
+	err := removal.Retry(ctx, inUse, func() error {
+		f, err := os.OpenFile("/dev/"+loop, os.O_RDONLY|unix.O_EXCL, 0)
+		if err == nil {
+			err = f.Close()
+		}
+		return err
+	})
 	if err != nil || busy {
 		return host.Output{ExitCode: 5, Stderr: []byte("still in use")}
 	}
