@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -49,7 +47,13 @@ func (cr Crashes) disbelieve(t *testing.T) {
 			})
 		})
 	}
-	t.Run("another volume", cr.mistakeVolumes)
+	t.Run("another volume", func(t *testing.T) { synctest.Test(t, cr.mistakeVolumes) })
+	t.Run("another machine", func(t *testing.T) { synctest.Test(t, cr.mistakeMachines) })
+	for name, answer := range map[string]wrongAnswer{"another operation": anotherOperation, "an operation that is not found": notFound} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { cr.mistakeOperations(t, answer) })
+		})
+	}
 	for name, a := range map[string]hostileAnswer{
 		"a list that fails": hostile["{} and 500"], "a list that lacks everything": {status: http.StatusOK, kind: "application/json"},
 	} {
@@ -58,32 +62,6 @@ func (cr Crashes) disbelieve(t *testing.T) {
 		})
 	}
 	t.Run("the token", func(t *testing.T) { cr.in(t, cr.hideToken) })
-}
-
-// mistakeVolumes answers the read of a volume with another volume.
-func (cr Crashes) mistakeVolumes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		account := cr.Fresh(t)
-		c := account.Open(t, nil)
-		asked, err := c.CreateVolume(t.Context(), cr.Request("asked"))
-		Must(t, err)
-		other, err := c.CreateVolume(t.Context(), cr.Request("other"))
-		Must(t, err)
-		named := regexp.MustCompile(`\b` + regexp.QuoteMeta(string(asked.ID)) + `\b`)
-		mistaken := cr.HTTP(t, account, func(base http.RoundTripper) http.RoundTripper {
-			return RoundTripper(func(r *http.Request) (*http.Response, error) {
-				if r.Method == http.MethodGet {
-					r = r.Clone(r.Context())
-					r.URL.Path = named.ReplaceAllLiteralString(r.URL.Path, string(other.ID))
-					r.URL.RawQuery = named.ReplaceAllLiteralString(r.URL.RawQuery, string(other.ID))
-				}
-				return base.RoundTrip(r)
-			})
-		})
-		if vol, err := mistaken.GetVolume(t.Context(), asked.ID); fault.Of(err) != fault.Unavailable {
-			t.Errorf("GetVolume(%s), answered with volume %s, = %+v, %v, want fault.Unavailable", asked.ID, other.ID, vol, err)
-		}
-	})
 }
 
 // hideLists gives each list this answer while two attaches are pending: an operation that a list lacks is not done. Without a body
@@ -128,7 +106,7 @@ func (cr Crashes) hideLists(t *testing.T, a hostileAnswer) {
 // forLists replaces an answer that has lists of objects, and returns others unchanged. The object of a path with an id at its end, such
 // as an operation with its resources, is not a list.
 func (a hostileAnswer) forLists(res *http.Response) (*http.Response, error) {
-	if strings.ContainsAny(path.Base(res.Request.URL.Path), "0123456789") {
+	if endsWithID(res.Request) {
 		return res, nil
 	}
 	body, err := io.ReadAll(res.Body)
