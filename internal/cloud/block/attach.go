@@ -166,7 +166,7 @@ func (b *Verbs) detach(ctx context.Context, id cloud.VolumeID, from cloud.NodeID
 	_, err := ops.Run(ctx, b.ops, ops.Op[place]{
 		Name: fmt.Sprintf("detach %s from %s", b.VolumeKey(id), b.machineKey(from)), Kind: "detach",
 		Object: b.VolumeKey(id), Machine: b.machineKey(from), Related: b.related(from), Priority: budget.Detach,
-		Lease: b.traits.Lease, Settle: !b.traits.ShowsChanges,
+		Lease: unless(b.traits.DetachNamesMachine), Settle: !b.traits.ShowsChanges,
 		Submit: func(ctx context.Context, w *ops.Write) (place, string, error) {
 			operation, err := b.api.Detach(ctx, w, id, from)
 			return place{}, operation, err

@@ -14,6 +14,18 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
+// Lease is how long after a read a request may be sent that the cloud does not check. To move the volume meanwhile, another controller
+// needs a detach and an attach, which take seconds each.
+const Lease = 2 * time.Second
+
+// unless returns Lease, or 0 if the cloud checks the request.
+func unless(checked bool) time.Duration {
+	if checked {
+		return 0
+	}
+	return Lease
+}
+
 // Volume is what a read shows of a volume.
 type Volume struct {
 	cloud.Volume
@@ -89,9 +101,9 @@ type Traits struct {
 	// Largest is the maximum size of a volume.
 	Largest cloud.Bytes
 
-	// Lease, if not 0, is for a cloud whose detach names no machine, or which deletes attached volumes: both requests are sent within
-	// this time after a read or not at all.
-	Lease time.Duration
+	// DetachNamesMachine: a detach from a machine to which the volume is not attached is refused. KeepsAttached: so is the deletion of an
+	// attached volume. Otherwise that request is sent within Lease after a read or not at all.
+	DetachNamesMachine, KeepsAttached bool
 	// ShowsChanges: a read shows a running attach or growth from its start, as AttachedTo and Hindered. That saves the requests for the
 	// running operations before a read that decides; false is correct in every cloud.
 	ShowsChanges bool

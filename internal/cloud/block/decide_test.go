@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -36,9 +35,9 @@ var (
 	slow = &Verbs{traits: Traits{
 		VolumeWord: "volume", MachineWord: "machine", NoGrowthAttached: func(refusal error) bool { return errors.Is(refusal, errAttached) },
 	}}
-	quick = &Verbs{traits: Traits{VolumeWord: "volume", MachineWord: "machine", ShowsChanges: true, Lease: time.Second}}
+	quick = &Verbs{traits: Traits{VolumeWord: "volume", MachineWord: "machine", ShowsChanges: true}}
 	// listing is a cloud whose machines show their volumes.
-	listing = &Verbs{traits: Traits{VolumeWord: "disk", MachineWord: "machine", MachineHasDisks: true}}
+	listing = &Verbs{traits: Traits{VolumeWord: "disk", MachineWord: "machine", MachineHasDisks: true, DetachNamesMachine: true, KeepsAttached: true}}
 )
 
 // A1, A2, A7, A9, A11, E3, E4: what a refusal means follows from the state alone.
@@ -136,12 +135,5 @@ func TestWhatARefusalMeans(t *testing.T) {
 				t.Errorf("it means %v with the reason %q, want the kind %q and the reason %q", tc.got, string(fault.ReasonOf(tc.got)), fault.Of(tc.want), string(fault.ReasonOf(tc.want)))
 			}
 		})
-	}
-}
-
-// What is to go only as it is has to be read right before the request, which a cloud without a lease does not do.
-func TestARemovalOfWhatIsAsItWasNeedsALease(t *testing.T) {
-	if removed, err := slow.Remove(t.Context(), Removal{ID: "v", Only: func(*Volume) bool { return true }}); removed || fault.Of(err) != fault.Unsupported {
-		t.Errorf("Remove = %v, %v, want %q", removed, err, fault.Unsupported)
 	}
 }

@@ -44,19 +44,16 @@ type Removal struct {
 	Name     string
 	ID       cloud.VolumeID
 	Priority budget.Priority
-	// Only, if not nil, decides by a read right before the request whether the volume is deleted. It needs a Lease.
+	// Only, if not nil, decides by a read right before the request whether the volume is deleted.
 	Only func(v *Volume) bool
 }
 
 // Remove deletes a volume, and reports whether it existed.
 func (b *Verbs) Remove(ctx context.Context, r Removal) (removed bool, err error) {
-	if r.Only != nil && b.traits.Lease == 0 {
-		return false, fmt.Errorf("%s: only as it is: %w", r.Name, fault.Unsupported)
-	}
 	sent := false
 	rest, err := ops.Run(ctx, b.ops, ops.Op[remainder]{
 		Name: r.Name, Kind: "delete", Object: b.VolumeKey(r.ID), Priority: r.Priority,
-		Lease: b.traits.Lease, Settle: !b.traits.ShowsChanges,
+		Lease: unless(b.traits.KeepsAttached && r.Only == nil), Settle: !b.traits.ShowsChanges,
 		Submit: func(ctx context.Context, w *ops.Write) (remainder, string, error) {
 			sent = true
 			operation, err := b.api.Delete(ctx, w, r.ID)

@@ -78,7 +78,7 @@ func TestALeaseWhereVolumesDoNotShowChanges(t *testing.T) {
 				}
 				runner := ops.New(t.Context(), ops.Config{Tracker: l})
 				id := func(cloud.VolumeID) bool { return true }
-				b := New(Traits{VolumeWord: "volume", VolumeID: id, MachineID: func(cloud.NodeID) bool { return true }, Lease: time.Second}, l, runner, nil)
+				b := New(Traits{VolumeWord: "volume", VolumeID: id, MachineID: func(cloud.NodeID) bool { return true }}, l, runner, nil)
 				if err := tc.do(t.Context(), b); fault.Of(err) != fault.Of(tc.want) || fault.ReasonOf(err) != fault.ReasonOf(tc.want) {
 					t.Errorf("the outcome is %v, want %v", err, tc.want)
 				}
@@ -112,7 +112,7 @@ func TestWhatAFailedCreateHasLeft(t *testing.T) {
 					l.detached = 0
 				}
 				runner := ops.New(t.Context(), ops.Config{Tracker: l})
-				b := New(Traits{VolumeWord: "volume", VolumeID: func(cloud.VolumeID) bool { return true }, Lease: time.Second}, l, runner, nil)
+				b := New(Traits{VolumeWord: "volume", VolumeID: func(cloud.VolumeID) bool { return true }}, l, runner, nil)
 				if err := b.TakeBack(t.Context(), "v", tc.why); fault.Of(err) != fault.Of(tc.want) || l.deleted != tc.deleted {
 					t.Errorf("TakeBack = %v after %d deletions, want %v after %d", err, l.deleted, tc.want, tc.deleted)
 				}

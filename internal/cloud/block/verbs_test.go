@@ -166,9 +166,9 @@ func TestAGrowthWaitsForOperationsOfItsMachine(t *testing.T) {
 
 // What may have changed since it was judged is judged again right before it is deleted.
 func TestRemovalOfWhatHasChanged(t *testing.T) {
-	for _, goes := range []bool{true, false} {
+	for goes, checks := range map[bool]bool{true: true, false: true} {
 		s := &scene{vol: at()}
-		simulated(t, s, Traits{ShowsChanges: true, Lease: time.Second}, func(t *testing.T, b *Verbs) {
+		simulated(t, s, Traits{ShowsChanges: true, KeepsAttached: checks}, func(t *testing.T, b *Verbs) {
 			removed, err := b.Remove(t.Context(), Removal{Name: "remove it", ID: "v", Only: func(*Volume) bool { return goes }})
 			if err != nil || removed != goes || s.deleted > 0 != goes {
 				t.Errorf("Remove = %t, %v with %d requests, want %t", removed, err, s.deleted, goes)

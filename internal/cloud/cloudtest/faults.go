@@ -304,7 +304,7 @@ func (w *world) detachDuringAttach(next cloud.Cloud, from cloud.NodeID) {
 	w.at(id, "", unseenAttach)
 	Must(w.T, w.attachTo(w.T, next, id, w.Second))
 	Must(w.T, w.c.Detach(w.Context(), id, w.Node))
-	w.at(id, w.Second, "a detach whose request names no node was sent without a Traits.Lease")
+	w.at(id, w.Second, "Traits.DetachNamesMachine is set, and a detach takes a volume off another node")
 }
 
 // unseenAttach is why a volume is attached after a detach.

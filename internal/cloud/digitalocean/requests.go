@@ -22,7 +22,8 @@ var traits = block.Traits{
 	VolumeID:   objectID[cloud.VolumeID],
 	MachineID:  api.IsNumber[cloud.NodeID],
 	SnapshotID: objectID[cloud.SnapshotID], Zone: slug.MatchString,
-	Largest:        maxSize * cloud.GiB,
+	Largest:            maxSize * cloud.GiB,
+	DetachNamesMachine: true, KeepsAttached: true,
 	GrowsOnMachine: true,
 	NoGrowthAttached: func(refusal error) bool {
 		a := api.AnswerOf(refusal)

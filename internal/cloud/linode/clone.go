@@ -10,6 +10,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -146,7 +147,7 @@ func (c *Cloud) sendClone(ctx context.Context, source *volume, label string, det
 		Decide: func(state duplicate, _ bool, refusal error) error { return decideClone(state, detached, refusal) },
 	}
 	if detached {
-		op.Lease = lease
+		op.Lease = block.Lease
 	}
 	state, err := ops.Run(ctx, c.ops, op)
 	if broken := (*brokenError)(nil); errors.As(err, &broken) {

@@ -17,10 +17,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// lease is how long after a read a request may be sent that the API does not check. To move the volume meanwhile, another controller needs
-// a detach and an attach, which take seconds each.
-const lease = 2 * time.Second
-
 func (c *Cloud) traits() block.Traits {
 	return block.Traits{
 		VolumeWord: "volume", MachineWord: "Linode",
@@ -33,7 +29,6 @@ func (c *Cloud) traits() block.Traits {
 		Zone:         slug.MatchString,
 		Largest:      maxSize * cloud.GiB,
 		ShowsChanges: true,
-		Lease:        lease,
 		ConfirmsLate: true,
 		Locks:        requests{c: c}.Locks,
 	}

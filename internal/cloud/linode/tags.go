@@ -13,10 +13,9 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // tagRule is what the cloud allows in tags: words of 3 to 50 characters.
@@ -97,48 +96,19 @@ func aboutTags(refusal error) bool {
 	}
 }
 
-// ModifyVolume puts tags on a volume. The API replaces all tags of a volume, so the request is sent right after a read.
+// ModifyVolume puts tags on a volume.
 func (c *Cloud) ModifyVolume(ctx context.Context, id cloud.VolumeID, list []cloud.Tag) error {
-	n := api.Number(id)
-	if n == 0 {
-		return fmt.Errorf("modify volume %.80q: %w: no volume has such an id", id, fault.NotFound)
-	}
 	wanted, err := tagRule.Given(list)
 	if err != nil {
-		return fmt.Errorf("modify volume %d: %w", n, err)
+		return fmt.Errorf("modify volume %.80q: %w", id, err)
 	}
-	var words []string // of the last read, with those wanted
-	_, err = ops.Run(ctx, c.ops, ops.Op[*volume]{
-		Name: fmt.Sprintf("put tags %q on volume %d", wanted, n), Kind: "update", Object: c.VolumeKey(id), Priority: budget.Write, Lease: lease,
-		Submit: func(ctx context.Context, w *ops.Write) (*volume, string, error) {
-			v, err := c.update(ctx, w, n, linodego.VolumeUpdateOptions{Tags: &words})
-			return v, "", err
+	return c.Modify(ctx, block.Modification{
+		ID: id, Tags: tags.Read(wanted),
+		Merge: func(has []cloud.Tag) []cloud.Tag { return tags.Read(tags.Replace(tags.Joined(has), wanted)) },
+		Send: func(ctx context.Context, w *ops.Write, all []cloud.Tag) (string, error) {
+			words := tags.Joined(all)
+			_, err := c.update(ctx, w, api.Number(id), linodego.VolumeUpdateOptions{Tags: &words})
+			return "", err
 		},
-		State: func(ctx context.Context) (*volume, error) {
-			v, err := c.findVolume(ctx, n, budget.Read)
-			if isSnapshot(v) {
-				return nil, err
-			}
-			if err == nil && v != nil {
-				words = tags.Replace(v.Tags, wanted)
-			}
-			return v, err
-		},
-		Decide: func(v *volume, _ bool, refusal error) error { return decideModify(v, wanted, refusal) },
 	})
-	return err
-}
-
-// decideModify says what the state means for tags that are refused, or not sent yet.
-func decideModify(v *volume, wanted []string, refusal error) error {
-	switch {
-	case gone(v):
-		return fmt.Errorf("%w: there is no such volume", fault.NotFound)
-	case slices.Equal(tags.Replace(v.Tags, wanted), slices.Sorted(slices.Values(v.Tags))):
-		return nil
-	case refusal != nil:
-		return refusal
-	default:
-		return fault.Busy
-	}
 }

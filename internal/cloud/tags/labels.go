@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -33,6 +34,38 @@ func (o Owner) Labels(name string, asked []cloud.Tag, source cloud.Source, own .
 		return nil, fmt.Errorf("%d labels with the driver's own, the cloud takes %d: %w", len(all), o.Max, fault.InvalidArgument)
 	}
 	return all, nil
+}
+
+// Given returns the request's labels, sorted, in the cloud's form. The driver's own are refused.
+func (o Owner) Given(asked []cloud.Tag) ([]cloud.Tag, error) {
+	all := map[string]string{}
+	for _, t := range asked {
+		value, err := o.Value(t)
+		if strings.HasPrefix(t.Key, Own) {
+			err = fmt.Errorf("label %q is the driver's own: %w", t.Key, fault.InvalidArgument)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all[t.Key] = value
+	}
+	return ReadLabels(all), nil
+}
+
+// Merge returns labels, sorted, with those that replace the ones with the same keys.
+func Merge(has, with []cloud.Tag) []cloud.Tag {
+	all := Labels(has)
+	maps.Copy(all, Labels(with))
+	return ReadLabels(all)
+}
+
+// Labels returns tags by their keys.
+func Labels(tags []cloud.Tag) map[string]string {
+	labels := make(map[string]string, len(tags))
+	for _, t := range tags {
+		labels[t.Key] = t.Value
+	}
+	return labels
 }
 
 // MarkOfLabels returns the Mark of an object with these labels.

@@ -129,15 +129,31 @@ func Replace(has, want []string) []string {
 	return slices.Sorted(slices.Values(append(words, add...)))
 }
 
-// Read returns the cloud's words as tags, sorted, so that equal sets are equal lists.
+// Read returns the cloud's words as tags, sorted, so that equal sets are equal lists. Joined returns the words again.
 func Read(words []string) []cloud.Tag {
 	words = slices.Sorted(slices.Values(words))
 	tags := make([]cloud.Tag, 0, len(words))
 	for _, word := range words {
 		key, value, _ := strings.Cut(word, ":")
+		if value == "" {
+			key = word
+		}
 		tags = append(tags, cloud.Tag{Key: key, Value: value})
 	}
 	return tags
+}
+
+// Joined returns tags as words.
+func Joined(tags []cloud.Tag) []string {
+	words := make([]string, 0, len(tags))
+	for _, t := range tags {
+		word := t.Key
+		if t.Value != "" {
+			word += ":" + t.Value
+		}
+		words = append(words, word)
+	}
+	return words
 }
 
 // Value returns the value of a key, or "".

@@ -18,8 +18,9 @@ import (
 var traits = block.Traits{
 	VolumeWord: "disk", MachineWord: "instance",
 	VolumeID: objectID[cloud.VolumeID], MachineID: objectID[cloud.NodeID], SnapshotID: objectID[cloud.SnapshotID],
-	Zone:            zoneWord.MatchString,
-	Largest:         maxDisk,
+	Zone:               zoneWord.MatchString,
+	Largest:            maxDisk,
+	DetachNamesMachine: true, KeepsAttached: true,
 	MachineHasDisks: true,
 	NoGrowthAttached: func(refusal error) bool {
 		a := answerOf(refusal)
