@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // requestIDHeader has the id of a request for the cloud's support.
@@ -78,6 +80,32 @@ func (c *Client) answerOf(resp *http.Response, token string) (a *Answer, ok bool
 		Status: resp.StatusCode, Code: Line(said.Code, token), Words: Line(said.Words, token), Fields: said.Fields,
 		RequestID: Line(cmp.Or(said.RequestID, resp.Header.Get(requestIDHeader)), token),
 	}, ok
+}
+
+// Kind returns the usual kind of a refusal with this status. Callers know which object 400, 404 and 422 are about, and may read its state
+// and return another kind.
+func (a *Answer) Kind() fault.Kind {
+	switch a.Status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fault.Denied
+	case http.StatusNotFound:
+		return fault.NotFound
+	case http.StatusConflict:
+		return fault.Conflict
+	case http.StatusLocked:
+		return fault.Busy
+	case http.StatusBadRequest, http.StatusUnprocessableEntity:
+		return fault.InvalidArgument
+	default:
+		return fault.Unavailable
+	}
+}
+
+func (c *Client) kindOf(a *Answer) fault.Kind {
+	if c.Kind == nil {
+		return a.Kind()
+	}
+	return c.Kind(a)
 }
 
 // message reads {"id":..,"message":..,"request_id":..}. The id is required, though a recorded one is empty: gateways send messages too.

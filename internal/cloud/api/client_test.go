@@ -41,12 +41,6 @@ func client(base http.RoundTripper) *api.Client {
 		Governor:  budget.New(budget.Config{}),
 		Route:     func(path string) string { return path },
 		Throttled: func(api.Request, *http.Response, *api.Answer) bool { return false },
-		Kind: func(a *api.Answer) fault.Kind {
-			if a.Status == http.StatusUnprocessableEntity {
-				return fault.Busy
-			}
-			return fault.Unavailable
-		},
 	}
 }
 
@@ -57,7 +51,8 @@ func TestEachOutcomeOfARequestBecomesItsKind(t *testing.T) {
 		read, write fault.Kind
 	}{
 		"an answer":                               {answers(200, json, `{"n":1}`), fault.None, fault.None},
-		"a refusal":                               {answers(422, json, `{"id":"","message":"busy"}`), fault.Busy, fault.Busy},
+		"a refusal":                               {answers(422, json, `{"id":"","message":"no"}`), fault.InvalidArgument, fault.InvalidArgument},
+		"a refusal because of another change":     {answers(423, json, `{"id":"","message":"locked"}`), fault.Busy, fault.Busy},
 		"a failure of the cloud":                  {answers(500, json, `{}`), fault.Unavailable, fault.Uncertain},
 		"a gateway that gave up":                  {answers(504, "text/html", "<html>"), fault.Unavailable, fault.Uncertain},
 		"a timeout of the cloud":                  {answers(408, "", ""), fault.Unavailable, fault.Uncertain},
@@ -184,7 +179,7 @@ func TestAnErrorRepeatsTheCloudsWordsInOneShortLine(t *testing.T) {
 	for _, tc := range []struct{ body, want string }{
 		{
 			`{"id":"x","message":"Droplet already\n has a pending event","request_id":"r-1"}`,
-			`change it: another change is under way: the cloud answers 422 x "Droplet already has a pending event" (request r-1)`,
+			`change it: invalid request: the cloud answers 422 x "Droplet already has a pending event" (request r-1)`,
 		},
 		{"<html>" + strings.Repeat("x ", 5000), `"<html>x x`},
 	} {

@@ -28,30 +28,15 @@ const (
 	textInterval = "one request per"
 )
 
-// kindOf maps statuses to kinds. Callers know which object 404 and 422 are about, and may read its state and return another kind.
+// kindOf maps answers to kinds.
 func kindOf(a *api.Answer) fault.Kind {
-	switch a.Status {
-	case http.StatusUnauthorized:
-		return fault.Denied
-	case http.StatusForbidden:
-		if a.Says(textLimit) {
-			return fault.Exhausted
-		}
-		return fault.Denied
-	case http.StatusNotFound:
-		return fault.NotFound
-	case http.StatusConflict:
-		return fault.Conflict
-	case http.StatusBadRequest, http.StatusUnprocessableEntity:
-		switch {
-		case a.Says(textPending):
-			return fault.Busy
-		case a.Says(textSlots):
-			return fault.Exhausted
-		}
-		return fault.InvalidArgument
+	switch kind := a.Kind(); {
+	case kind == fault.InvalidArgument && a.Says(textPending):
+		return fault.Busy
+	case kind == fault.InvalidArgument && a.Says(textSlots), a.Status == http.StatusForbidden && a.Says(textLimit):
+		return fault.Exhausted
 	default:
-		return fault.Unavailable
+		return kind
 	}
 }
 

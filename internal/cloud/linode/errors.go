@@ -2,7 +2,6 @@ package linode
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
@@ -18,27 +17,19 @@ const (
 	textLimit, textQuota = "limit", "quota"
 )
 
-// kindOf maps statuses to kinds. Callers know which object 400 and 404 are about, and may read its state and return another kind.
+// kindOf maps answers to kinds.
 func kindOf(a *api.Answer) fault.Kind {
-	switch a.Status {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return fault.Denied
-	case http.StatusNotFound:
-		return fault.NotFound
-	case http.StatusConflict:
-		return fault.Conflict
-	case http.StatusBadRequest, http.StatusUnprocessableEntity:
-		switch {
-		case a.Says(textBusy):
-			return fault.Busy
-		case slices.Contains(a.Fields, "size"):
-			return fault.OutOfRange
-		case len(a.Fields) == 0 && (a.Says(textLimit) || a.Says(textQuota)):
-			return fault.Exhausted
-		}
-		return fault.InvalidArgument
+	switch kind := a.Kind(); {
+	case kind != fault.InvalidArgument:
+		return kind
+	case a.Says(textBusy):
+		return fault.Busy
+	case slices.Contains(a.Fields, "size"):
+		return fault.OutOfRange
+	case len(a.Fields) == 0 && (a.Says(textLimit) || a.Says(textQuota)):
+		return fault.Exhausted
 	default:
-		return fault.Unavailable
+		return kind
 	}
 }
 
