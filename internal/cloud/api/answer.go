@@ -101,13 +101,6 @@ func (a *Answer) Kind() fault.Kind {
 	}
 }
 
-func (c *Client) kindOf(a *Answer) fault.Kind {
-	if c.Kind == nil {
-		return a.Kind()
-	}
-	return c.Kind(a)
-}
-
 // message reads {"id":..,"message":..,"request_id":..}. The id is required, though a recorded one is empty: gateways send messages too.
 func message(body []byte) (Answer, bool) {
 	var said struct {

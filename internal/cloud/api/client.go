@@ -46,7 +46,7 @@ type Client struct {
 	Throttled func(Request, *http.Response, *Answer) bool
 	// Refusal parses the body of a refusal; false: it does not have the API's form. Nil: {"id":..,"message":..}.
 	Refusal func(body []byte) (Answer, bool)
-	// Kind maps refusals to kinds; nil: Answer.Kind does.
+	// Kind maps refusals to kinds, such as Answer.Kind.
 	Kind    func(*Answer) fault.Kind
 	Metrics *budget.Metrics
 	// Log gets a debug line for each request; nil: none.
@@ -261,7 +261,7 @@ func (c *Client) explained(r Request, err error) error {
 	case answer != nil && r.Write != nil && (answer.Status >= http.StatusInternalServerError || answer.Status == http.StatusRequestTimeout):
 		kind = fault.Uncertain
 	case answer != nil:
-		kind = c.kindOf(answer)
+		kind = c.Kind(answer)
 	case errors.Is(err, fault.Unavailable):
 		return r.named(err) // nothing was sent
 	case r.Write == nil || neverSent(err):

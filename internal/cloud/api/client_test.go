@@ -40,7 +40,7 @@ func client(base http.RoundTripper) *api.Client {
 		Endpoint: "https://api.example", Base: base, Token: func() (string, error) { return "the-token", nil },
 		Governor:  budget.New(budget.Config{}),
 		Route:     func(path string) string { return path },
-		Throttled: func(api.Request, *http.Response, *api.Answer) bool { return false },
+		Throttled: func(api.Request, *http.Response, *api.Answer) bool { return false }, Kind: (*api.Answer).Kind,
 	}
 }
 

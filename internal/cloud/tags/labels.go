@@ -21,14 +21,9 @@ type Owner struct {
 
 // Labels returns the labels of a new object: the request's and the driver's own.
 func (o Owner) Labels(name string, asked []cloud.Tag, source cloud.Source, own ...cloud.Tag) (map[string]string, error) {
-	asked = slices.Concat(asked, own, ownTags(name, o.Cluster, source))
-	all := make(map[string]string, len(asked))
-	for _, t := range asked {
-		value, err := o.Value(t)
-		if err != nil {
-			return nil, err
-		}
-		all[t.Key] = value
+	all, err := o.values(slices.Concat(asked, own, ownTags(name, o.Cluster, source)))
+	if err != nil {
+		return nil, err
 	}
 	if o.Max > 0 && len(all) > o.Max {
 		return nil, fmt.Errorf("%d labels with the driver's own, the cloud takes %d: %w", len(all), o.Max, fault.InvalidArgument)
@@ -36,20 +31,25 @@ func (o Owner) Labels(name string, asked []cloud.Tag, source cloud.Source, own .
 	return all, nil
 }
 
-// Given returns the request's labels, sorted, in the cloud's form. The driver's own are refused.
+// Given returns a request's labels, sorted, in the cloud's form. The driver's own are refused.
 func (o Owner) Given(asked []cloud.Tag) ([]cloud.Tag, error) {
-	all := map[string]string{}
-	for _, t := range asked {
+	if i := slices.IndexFunc(asked, func(t cloud.Tag) bool { return strings.HasPrefix(t.Key, Own) }); i >= 0 {
+		return nil, fmt.Errorf("label %q is the driver's own: %w", asked[i].Key, fault.InvalidArgument)
+	}
+	all, err := o.values(asked)
+	return ReadLabels(all), err
+}
+
+func (o Owner) values(of []cloud.Tag) (map[string]string, error) {
+	all := make(map[string]string, len(of))
+	for _, t := range of {
 		value, err := o.Value(t)
-		if strings.HasPrefix(t.Key, Own) {
-			err = fmt.Errorf("label %q is the driver's own: %w", t.Key, fault.InvalidArgument)
-		}
 		if err != nil {
 			return nil, err
 		}
 		all[t.Key] = value
 	}
-	return ReadLabels(all), nil
+	return all, nil
 }
 
 // Merge returns labels, sorted, with those that replace the ones with the same keys.
