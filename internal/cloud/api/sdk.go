@@ -2,12 +2,14 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -22,7 +24,8 @@ type Call struct {
 	Write     *ops.Write
 	Priority  budget.Priority
 	NoContent bool
-	// Has are keys that the answer must have with a value other than null. Is are keys with their required values, as JSON.
+	// Has are keys that the answer must have with a value other than null, 0 and "". Is are keys with their required values, as JSON: the id
+	// of what a read asks for. A key in an object of the answer is written as action.id.
 	Has []string
 	Is  map[string]string
 	// Empty: only the empty object is success.
@@ -142,28 +145,44 @@ func (c Call) check(answer []byte) error {
 	if c.NoContent {
 		return nil
 	}
-	var root map[string]json.RawMessage
-	err := json.Unmarshal(answer, &root)
+	var err error
 	for _, key := range c.Has {
-		if err == nil && (root[key] == nil || string(root[key]) == "null") {
-			err = fmt.Errorf("the answer has no %s", key)
+		value, wrong := field(answer, key)
+		if slices.Contains([]string{"", "null", "0", `""`}, string(value)) {
+			wrong = cmp.Or(wrong, fmt.Errorf("the answer has no %s", key))
 		}
-		for other := range root { // which decoders take for the same
-			if err == nil && other != key && strings.EqualFold(other, key) {
-				err = fmt.Errorf("the answer has %s and %s", key, other)
-			}
-		}
+		err = cmp.Or(err, wrong)
 	}
-	for key, value := range c.Is {
-		if err == nil && string(root[key]) != value {
-			err = fmt.Errorf("the answer has %.40s as its %s instead of %s", root[key], key, value)
+	for key, want := range c.Is {
+		value, wrong := field(answer, key)
+		if string(value) != want {
+			wrong = cmp.Or(wrong, fmt.Errorf("the answer has %.40s as its %s instead of %s", value, key, want))
 		}
+		err = cmp.Or(err, wrong)
 	}
-	if err == nil && c.Empty && (root == nil || len(root) > 0) {
+	var root map[string]json.RawMessage
+	if c.Empty && (json.Unmarshal(answer, &root) != nil || root == nil || len(root) > 0) {
 		err = errors.New("the answer is not the empty object that says that it was done")
 	}
 	if err != nil {
 		return Request{Doing: c.Doing}.named(fmt.Errorf("%w: %w", c.unknown(), err))
 	}
 	return nil
+}
+
+// field returns the value of a key of an answer, such as action.id, or nil.
+func field(value json.RawMessage, key string) (json.RawMessage, error) {
+	for name := range strings.SplitSeq(key, ".") {
+		var object map[string]json.RawMessage
+		if err := json.Unmarshal(value, &object); err != nil {
+			return nil, err
+		}
+		for other := range object { // which decoders take for the same
+			if other != name && strings.EqualFold(other, name) {
+				return nil, fmt.Errorf("the answer has %s and %s", name, other)
+			}
+		}
+		value = object[name]
+	}
+	return value, nil
 }

@@ -48,7 +48,6 @@ func (cr Crashes) disbelieve(t *testing.T) {
 		})
 	}
 	t.Run("another volume", func(t *testing.T) { synctest.Test(t, cr.mistakeVolumes) })
-	t.Run("another machine", func(t *testing.T) { synctest.Test(t, cr.mistakeMachines) })
 	for name, answer := range map[string]wrongAnswer{"another operation": anotherOperation, "an operation that is not found": notFound} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { cr.mistakeOperations(t, answer) })

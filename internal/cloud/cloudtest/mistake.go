@@ -16,20 +16,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// swap reads another object than the one that is asked for. swapped is called before each such read.
-func swap(base http.RoundTripper, asked, other string, swapped func()) http.RoundTripper {
-	named := regexp.MustCompile(`\b` + regexp.QuoteMeta(asked) + `\b`)
-	return RoundTripper(func(r *http.Request) (*http.Response, error) {
-		if r.Method == http.MethodGet && named.MatchString(r.URL.Path+" "+r.URL.RawQuery) {
-			r = r.Clone(r.Context())
-			r.URL.Path = named.ReplaceAllLiteralString(r.URL.Path, other)
-			r.URL.RawQuery = named.ReplaceAllLiteralString(r.URL.RawQuery, other)
-			swapped()
-		}
-		return base.RoundTrip(r)
-	})
-}
-
 // mistakeVolumes answers the read of a volume with another volume.
 func (cr Crashes) mistakeVolumes(t *testing.T) {
 	account := cr.Fresh(t)
@@ -38,27 +24,19 @@ func (cr Crashes) mistakeVolumes(t *testing.T) {
 	Must(t, err)
 	other, err := c.CreateVolume(t.Context(), cr.Request("other"))
 	Must(t, err)
+	named := regexp.MustCompile(`\b` + regexp.QuoteMeta(string(asked.ID)) + `\b`)
 	mistaken := cr.HTTP(t, account, func(base http.RoundTripper) http.RoundTripper {
-		return swap(base, string(asked.ID), string(other.ID), func() {})
+		return RoundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodGet {
+				r = r.Clone(r.Context())
+				r.URL.Path = named.ReplaceAllLiteralString(r.URL.Path, string(other.ID))
+				r.URL.RawQuery = named.ReplaceAllLiteralString(r.URL.RawQuery, string(other.ID))
+			}
+			return base.RoundTrip(r)
+		})
 	})
 	if vol, err := mistaken.GetVolume(t.Context(), asked.ID); fault.Of(err) != fault.Unavailable {
 		t.Errorf("GetVolume(%s), answered with volume %s, = %+v, %v, want fault.Unavailable", asked.ID, other.ID, vol, err)
-	}
-}
-
-// mistakeMachines answers the read of a machine, if an attach makes one, with another machine.
-func (cr Crashes) mistakeMachines(t *testing.T) {
-	w := cr.world(t, cr.Fresh(t).Open(t, nil).Capabilities())
-	if !w.caps.Attach {
-		return // the contract suite demands the refusal
-	}
-	id := w.volume("a")
-	swapped := false
-	c := cr.HTTP(t, w.account, func(base http.RoundTripper) http.RoundTripper {
-		return swap(base, string(w.Second), string(w.Node), func() { swapped = true })
-	})
-	if _, err := c.Attach(t.Context(), id, w.Second); err == nil && swapped {
-		t.Errorf("Attach to %s, answered with %s, has succeeded", w.Second, w.Node)
 	}
 }
 

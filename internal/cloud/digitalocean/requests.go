@@ -70,8 +70,8 @@ func (r requests) Find(ctx context.Context, request string) (*block.Volume, erro
 }
 
 func (r requests) Machine(ctx context.Context, id cloud.NodeID) (*block.Machine, error) {
-	doing := "read droplet " + string(id)
-	d, err := one(ctx, api.Call{Doing: doing, Priority: budget.Read, Has: []string{"droplet"}}, func(ctx context.Context) (*droplet, *godo.Response, error) {
+	is := map[string]string{"droplet.id": string(id)}
+	d, err := one(ctx, api.Call{Doing: "read droplet " + string(id), Priority: budget.Read, Is: is}, func(ctx context.Context) (*droplet, *godo.Response, error) {
 		return r.c.sdk.Droplets.Get(ctx, api.Number(id))
 	})
 	switch {
@@ -79,8 +79,6 @@ func (r requests) Machine(ctx context.Context, id cloud.NodeID) (*block.Machine,
 		return nil, nil //nolint:nilnil // "there is none" is an answer here
 	case err != nil:
 		return nil, err
-	case d.ID != api.Number(id):
-		return nil, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
 	}
 	m := &block.Machine{Used: len(d.VolumeIDs), Slots: profile.DigitalOcean.Slots}
 	if d.Locked || d.Status == statusArchived {
@@ -131,12 +129,9 @@ func (r requests) Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (
 
 // action calls the SDK to start an action of a volume, and returns the action's id.
 func (r requests) action(ctx context.Context, w *ops.Write, call func(context.Context) (*action, *godo.Response, error)) (string, error) {
-	started, err := one(ctx, api.Call{Write: w, Has: []string{"action"}}, call)
-	switch {
-	case err != nil:
+	started, err := one(ctx, api.Call{Write: w, Has: []string{"action.id"}}, call)
+	if err != nil {
 		return "", err
-	case started.ID <= 0:
-		return "", fmt.Errorf("%w: the cloud's answer names no action", fault.Uncertain)
 	}
 	return strconv.Itoa(started.ID), nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/digitalocean/godo"
@@ -138,12 +139,11 @@ func (c *Cloud) readSnapshot(ctx context.Context, id cloud.SnapshotID) (*snapsho
 	var root struct {
 		Snapshot snapshot `json:"snapshot"`
 	}
-	err := c.generic(ctx, api.Call{Doing: doing, Priority: budget.Read, Has: []string{"snapshot"}}, http.MethodGet, volumeSnapshotsPath+string(id), &root)
+	is := map[string]string{"snapshot.id": strconv.Quote(string(id))}
+	err := c.generic(ctx, api.Call{Doing: doing, Priority: budget.Read, Is: is}, http.MethodGet, volumeSnapshotsPath+string(id), &root)
 	switch {
 	case err != nil:
 		return nil, err
-	case root.Snapshot.ID != string(id):
-		return nil, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
 	case root.Snapshot.ResourceType != "volume":
 		return nil, fmt.Errorf("%s: %w: it is none of a volume", doing, fault.NotFound)
 	}

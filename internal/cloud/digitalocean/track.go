@@ -41,9 +41,9 @@ func (t tracker) List(ctx context.Context, _ []ops.Operation, found map[string]o
 
 // Outcome reads an action.
 func (t tracker) Outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
-	doing := "read action " + op.ID
-	id, _ := strconv.Atoi(op.ID) // it was an action's
-	act, err := one(ctx, api.Call{Doing: doing, Priority: budget.Track, Has: []string{"action"}}, func(ctx context.Context) (*action, *godo.Response, error) {
+	is := map[string]string{"action.id": op.ID}
+	act, err := one(ctx, api.Call{Doing: "read action " + op.ID, Priority: budget.Track, Is: is}, func(ctx context.Context) (*action, *godo.Response, error) {
+		id, _ := strconv.Atoi(op.ID) // it was an action's
 		return t.c.sdk.Actions.Get(ctx, id)
 	})
 	switch {
@@ -53,8 +53,6 @@ func (t tracker) Outcome(ctx context.Context, op ops.Operation) (ops.Outcome, er
 		return ops.Outcome{}, err
 	case err != nil:
 		return ops.Outcome{Err: err}, nil
-	case act.ID != id:
-		return ops.Outcome{}, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
 	}
 	return outcomeOf(*act), nil
 }

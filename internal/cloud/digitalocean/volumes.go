@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/digitalocean/godo"
@@ -13,21 +14,17 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/block"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/tags"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
 // readVolume reads a volume; fault.NotFound if there is none.
 func (c *Cloud) readVolume(ctx context.Context, id cloud.VolumeID, p budget.Priority) (*volume, error) {
-	doing := "read volume " + string(id)
-	vol, err := one(ctx, api.Call{Doing: doing, Priority: p, Has: []string{"volume"}}, func(ctx context.Context) (*volume, *godo.Response, error) {
+	is := map[string]string{"volume.id": strconv.Quote(string(id))}
+	vol, err := one(ctx, api.Call{Doing: "read volume " + string(id), Priority: p, Is: is}, func(ctx context.Context) (*volume, *godo.Response, error) {
 		return c.sdk.Storage.GetVolume(ctx, string(id))
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case vol.ID != string(id):
-		return nil, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
 	}
 	c.names.Put(cloud.VolumeID(vol.ID), vol.Name)
 	return vol, nil

@@ -123,7 +123,7 @@ func (r requests) Delete(ctx context.Context, w *ops.Write, id cloud.VolumeID) (
 func (r requests) Machine(ctx context.Context, node cloud.NodeID) (*block.Machine, error) {
 	c, id := r.c, api.Number(node)
 	doing := fmt.Sprintf("read Linode %d", id)
-	l, err := api.Through(ctx, api.Call{Doing: doing, Priority: budget.Read, Has: []string{"id"}}, func(ctx context.Context) (*linodego.Instance, error) {
+	l, err := api.Through(ctx, api.Call{Doing: doing, Priority: budget.Read, Has: []string{"specs"}, Is: map[string]string{"id": string(node)}}, func(ctx context.Context) (*linodego.Instance, error) {
 		return c.sdk.GetInstance(ctx, id)
 	})
 	switch {
@@ -131,8 +131,6 @@ func (r requests) Machine(ctx context.Context, node cloud.NodeID) (*block.Machin
 		return nil, nil //nolint:nilnil // "there is none" is an answer here
 	case err != nil:
 		return nil, err
-	case l.ID != id || l.Specs == nil:
-		return nil, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
 	}
 	volumes, _, err := readPage(ctx, listOf[volume]{doing: doing + "'s volumes", call: func(ctx context.Context, opts *linodego.ListOptions) ([]volume, error) {
 		return c.sdk.ListInstanceVolumes(ctx, id, opts)

@@ -20,14 +20,12 @@ import (
 // readVolume reads a volume; fault.NotFound if there is none.
 func (c *Cloud) readVolume(ctx context.Context, id int, p budget.Priority) (*volume, error) {
 	doing := fmt.Sprintf("read volume %d", id)
-	v, err := api.Through(ctx, api.Call{Doing: doing, Priority: p, Has: []string{"id"}}, func(ctx context.Context) (*volume, error) {
+	v, err := api.Through(ctx, api.Call{Doing: doing, Priority: p, Is: map[string]string{"id": strconv.Itoa(id)}}, func(ctx context.Context) (*volume, error) {
 		return c.sdk.GetVolume(ctx, id)
 	})
 	switch {
 	case err != nil:
 		return nil, err
-	case v.ID != id:
-		return nil, fmt.Errorf("%s: %w: the answer is about something else", doing, fault.Unavailable)
 	case gone(v):
 		return nil, fmt.Errorf("%s: it is being deleted: %w", doing, fault.NotFound)
 	}

@@ -46,7 +46,7 @@ func newSDK(transport http.RoundTripper) *linodego.Client {
 
 // locks reads the locks of a volume. Only a beta version of the API shows them, for which the SDK has no call.
 func (c *Cloud) locks(ctx context.Context, id cloud.VolumeID) ([]string, error) {
-	return api.Through(ctx, api.Call{Priority: budget.Read, Has: []string{"id"}}, func(ctx context.Context) ([]string, error) {
+	return api.Through(ctx, api.Call{Priority: budget.Read, Is: map[string]string{"id": string(id)}}, func(ctx context.Context) ([]string, error) {
 		var root struct {
 			Locks []string `json:"locks"`
 		}
@@ -58,11 +58,8 @@ func (c *Cloud) locks(ctx context.Context, id cloud.VolumeID) ([]string, error) 
 // sendVolume sends a change whose answer is the volume.
 func (c *Cloud) sendVolume(ctx context.Context, w *ops.Write, call func(context.Context) (*volume, error)) (*volume, error) {
 	v, err := api.Through(ctx, api.Call{Write: w, Has: []string{"id"}}, call)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case v.ID <= 0:
-		return nil, fmt.Errorf("%w: the cloud's answer names no volume", fault.Uncertain)
 	}
 	c.labels.Put(v.ID, v.Label)
 	return v, nil

@@ -94,7 +94,7 @@ func TestCreateVolumeRefuses(t *testing.T) {
 		"a size above the largest":     {func(q *csi.CreateVolumeRequest) { q.CapacityRange.RequiredBytes = 101 * gib }, false, codes.OutOfRange, "capacity_range.required_bytes"},
 		"a limit below the size":       {func(q *csi.CreateVolumeRequest) { q.CapacityRange.LimitBytes = gib }, false, codes.OutOfRange, "capacity_range.limit_bytes"},
 		"a source of a future kind":    {func(q *csi.CreateVolumeRequest) { q.VolumeContentSource = &csi.VolumeContentSource{} }, false, codes.InvalidArgument, "volume_content_source: neither"},
-		"a snapshot, on a small cloud": {func(q *csi.CreateVolumeRequest) { q.VolumeContentSource = fromSnapshot("s") }, true, codes.InvalidArgument, "no snapshots"},
+		"a snapshot, on a small cloud": {func(q *csi.CreateVolumeRequest) { q.VolumeContentSource = fromSnapshot("s") }, true, codes.InvalidArgument, "as its dataSource"},
 		"a volume, on a small cloud":   {func(q *csi.CreateVolumeRequest) { q.VolumeContentSource = fromVolume("v") }, true, codes.InvalidArgument, "no clones"},
 		"a hostile snapshot":           {func(q *csi.CreateVolumeRequest) { q.VolumeContentSource = fromSnapshot("../s") }, false, codes.InvalidArgument, "volume_content_source.snapshot_id"},
 		"a hostile volume":             {func(q *csi.CreateVolumeRequest) { q.VolumeContentSource = fromVolume("v?x=1") }, false, codes.InvalidArgument, "volume_content_source.volume_id"},
