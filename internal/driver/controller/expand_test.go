@@ -153,6 +153,11 @@ func (full) ExpandVolume(context.Context, cloud.VolumeID, cloud.Bytes) (cloud.Ex
 	return cloud.Expansion{}, fmt.Errorf("capacity limit exceeded: %w", fault.Exhausted)
 }
 
+// ModifyVolume is as ExpandVolume.
+func (full) ModifyVolume(context.Context, cloud.VolumeID, []cloud.Tag) error {
+	return fmt.Errorf("tag limit reached: %w", fault.Quota)
+}
+
 // CreateSnapshot is as ExpandVolume.
 func (full) CreateSnapshot(context.Context, cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
 	return cloud.Snapshot{}, fmt.Errorf("the volume has 25 snapshots: %w", fault.Quota)
@@ -175,6 +180,21 @@ func TestAQuotaThatRefusesAGrowthIsOutOfRange(t *testing.T) {
 	})
 	if fault.Of(err) != fault.OutOfRange || !strings.Contains(err.Error(), "capacity limit exceeded") {
 		t.Errorf("ControllerExpandVolume = %v, want %q with the cloud's words", err, fault.OutOfRange)
+	}
+}
+
+// A quota that refuses a VolumeAttributesClass is InvalidArgument. The resizer treats ResourceExhausted as a change that may be under way,
+// and would repeat the old class for ever when the PersistentVolumeClaim gets another one (kubernetes/kubernetes#130597).
+func TestAQuotaThatRefusesAChangeIsInvalidArgument(t *testing.T) {
+	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = controller.New(full{memory.New(memory.Config{})}, names).ControllerModifyVolume(t.Context(), &csi.ControllerModifyVolumeRequest{
+		VolumeId: "vol-1", MutableParameters: map[string]string{"tags": "a=b"},
+	})
+	if fault.Of(err) != fault.InvalidArgument || !driver.Final(err) || fault.ReasonOf(err) != fault.Quota || !strings.Contains(err.Error(), "tag limit") {
+		t.Errorf("ControllerModifyVolume = %v, want %q with the reason %s and the cloud's words", err, fault.InvalidArgument, fault.Quota)
 	}
 }
 

@@ -34,7 +34,12 @@ func (s *Service) ControllerModifyVolume(ctx context.Context, req *csi.Controlle
 		return nil, err
 	}
 	defer release()
-	if err := s.cloud.ModifyVolume(ctx, s.volumeID(req.GetVolumeId()), changes.tags); err != nil {
+	err = s.cloud.ModifyVolume(ctx, s.volumeID(req.GetVolumeId()), changes.tags)
+	if fault.Of(err) == fault.Exhausted {
+		// As in ControllerExpandVolume: the resizer would not take another class or the earlier one. Only InvalidArgument lets it go back.
+		return nil, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &csi.ControllerModifyVolumeResponse{}, nil
