@@ -244,20 +244,6 @@ func TestOnlySidecarsOfTheAPIHoldAToken(t *testing.T) {
 	})
 }
 
-// A sidecar's client sends 5 requests a second by default, however many workers it has. Those of the snapshot-controller also wait
-// with the mark that lets csi-snapshotter delete a snapshot: without it the snapshot stays (kubernetes-csi/external-snapshotter#1446,
-// kubernetes-csi/external-snapshotter#1344).
-func TestSidecarsMaySendWhatTheirWorkersNeed(t *testing.T) {
-	forEachContainer(t, func(_ corev1.PodSpec, c corev1.Container) error {
-		for _, want := range []string{"--kube-api-qps=50", "--kube-api-burst=100"} {
-			if (slices.Contains(withToken, c.Name) || c.Name == "snapshot-controller") && !slices.Contains(c.Args, want) {
-				return fmt.Errorf("it has no %s", want)
-			}
-		}
-		return nil
-	})
-}
-
 // A controller that is not ready, because its cloud does not answer, must not keep its node from being drained.
 func TestBudgetsLetUnreadyPodsGo(t *testing.T) {
 	checked := 0

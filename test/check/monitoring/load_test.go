@@ -21,7 +21,7 @@ const (
 	volumes, machines = 200, 20
 	// moved is how many volumes change their machine while the API fails.
 	moved = 20
-	// As in the manifests: --worker-threads and --timeout of the sidecars. They wait firstPause after a failed call, and twice as
+	// As in the manifests: --worker-threads of csi-provisioner, and --timeout. They wait firstPause after a failed call, and twice as
 	// long after each further one, up to maxPause: --retry-interval-max made shorter, as the times of the rules are.
 	atOnce      = 100
 	callTimeout = 5 * time.Minute
