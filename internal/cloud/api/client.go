@@ -291,5 +291,7 @@ func DefaultTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.ResponseHeaderTimeout = ops.AnswerTimeout
 	t.MaxIdleConnsPerHost = 32 // one request stands for one change, and many are made at once
+	// A lost connection of HTTP/2, which all requests share, is closed 45 s after the last answer, as in Kubernetes' own clients.
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}
 	return t
 }
