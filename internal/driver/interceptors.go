@@ -61,7 +61,7 @@ func (o observer) observe(ctx context.Context, req any, info *grpc.UnaryServerIn
 		fields = append(fields, zap.String("error", status.Convert(err).Message()))
 	}
 	log.Log(levelOf(method, code), "rpc", fields...)
-	return answer, err
+	return answer, short(err)
 }
 
 // levelOf keeps frequent calls that change nothing out of the usual log.

@@ -147,13 +147,15 @@ func TestPluginCapabilitiesFollowTheFeatures(t *testing.T) {
 	}
 }
 
-// C6: an error of a handler becomes one status; a panic becomes Internal, and the process continues.
+// C6: an error of a handler becomes one status; a panic becomes Internal, and the process continues. The text of a status is cut to
+// what a VolumeAttachment takes (kubernetes-sigs/azuredisk-csi-driver#2093), and is whole in the log.
 func TestServeErrorsAndPanics(t *testing.T) {
 	mode := make(chan func() error, 1)
 	r := start(t, handlers{create: func(context.Context, *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 		return &csi.CreateVolumeResponse{}, (<-mode)()
 	}}, nil)
 	var empty *csi.Volume
+	long := strings.Repeat("schön", 300)
 	tests := map[string]struct {
 		handler func() error
 		code    codes.Code
@@ -162,6 +164,7 @@ func TestServeErrorsAndPanics(t *testing.T) {
 		"a kind becomes its code":       {func() error { return fmt.Errorf("x: %w", fault.Exhausted) }, codes.ResourceExhausted, `"code":"ResourceExhausted"`},
 		"an error without a kind":       {func() error { return errors.New("x") }, codes.Internal, `"code":"Internal"`},
 		"a reason goes before the text": {func() error { return fmt.Errorf("x: %w", fault.NoSlot) }, codes.ResourceExhausted, `"error":"CB-NO-SLOT: x: `},
+		"a long text":                   {func() error { return fmt.Errorf("%s: %w", long, fault.Precondition) }, codes.FailedPrecondition, long},
 		"a panic with words":            {func() error { panic("boom") }, codes.Internal, `"panic":"boom"`},
 		"a panic of the runtime":        {func() error { empty.VolumeId = "x"; return nil }, codes.Internal, "nil pointer dereference"},
 		"a panic with a whole struct":   {func() error { panic(handlers{}) }, codes.Internal, "a value of type driver_test.handlers"},
@@ -173,6 +176,9 @@ func TestServeErrorsAndPanics(t *testing.T) {
 			err := r.create(t, &csi.CreateVolumeRequest{Name: "n"})
 			if status.Code(err) != tc.code {
 				t.Errorf("CreateVolume: %v, want code %v", err, tc.code)
+			}
+			if err != nil && len(err.Error()) > 1024 {
+				t.Errorf("the error has %d bytes, more than a VolumeAttachment takes", len(err.Error()))
 			}
 			if !strings.Contains(r.log.String(), tc.logged) {
 				t.Errorf("the log has no %s:\n%s", tc.logged, r.log)

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -48,6 +49,19 @@ func toStatus(err error) error {
 		code = codes.Internal
 	}
 	return status.Error(code, fault.Text(err))
+}
+
+// maxMessage is the maximum length of a message. The API server refuses a VolumeAttachment with an error of more than 1,024 bytes, which
+// begins with the code; then the attacher cannot store any error of it, and the pod's events have only a timeout.
+const maxMessage = 1024 - len("rpc error: code = FailedPrecondition desc = ")
+
+// short cuts the message of a status.
+func short(err error) error {
+	s := status.Convert(err)
+	if len(s.Message()) <= maxMessage {
+		return err
+	}
+	return status.Error(s.Code(), strings.ToValidUTF8(s.Message()[:maxMessage], ""))
 }
 
 // Final reports whether an orchestrator takes an error for final: it then need not undo the call. Kubernetes takes each code for
