@@ -147,7 +147,7 @@ func TestPluginCapabilitiesFollowTheFeatures(t *testing.T) {
 	}
 }
 
-// C6: an error of a handler becomes one status; a panic becomes Internal, and the process continues. The text of a status is cut to
+// C6, A14: an error of a handler becomes one status; a panic becomes Internal, and the process continues. The text of a status is cut to
 // what a VolumeAttachment takes (kubernetes-sigs/azuredisk-csi-driver#2093), and is whole in the log.
 func TestServeErrorsAndPanics(t *testing.T) {
 	mode := make(chan func() error, 1)

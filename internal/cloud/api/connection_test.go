@@ -45,7 +45,7 @@ func (s silent) Write(p []byte) (int, error) {
 	return s.Conn.Write(p)
 }
 
-// Requests share a connection of HTTP/2, and one that times out does not close it: without a ping all of them would fail for as long as
+// P14: requests share a connection of HTTP/2, and one that times out does not close it: without a ping all of them would fail for as long as
 // TCP keeps the connection, about 15 minutes (kubernetes/kubernetes#95981, golang/go#36026).
 func TestAConnectionThatIsLostIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -183,7 +183,7 @@ func TestAQuotaThatRefusesAGrowthIsOutOfRange(t *testing.T) {
 	}
 }
 
-// A quota that refuses a VolumeAttributesClass is InvalidArgument. The resizer treats ResourceExhausted as a change that may be under way,
+// E9: a quota that refuses a VolumeAttributesClass is InvalidArgument. The resizer treats ResourceExhausted as a change that may be under way,
 // and would repeat the old class for ever when the PersistentVolumeClaim gets another one (kubernetes/kubernetes#130597).
 func TestAQuotaThatRefusesAChangeIsInvalidArgument(t *testing.T) {
 	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)

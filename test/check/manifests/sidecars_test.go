@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A sidecar's client sends 5 requests a second by default, however many workers it has. Those of the snapshot-controller also wait
+// C19: a sidecar's client sends 5 requests a second by default, however many workers it has. Those of the snapshot-controller also wait
 // with the mark that lets csi-snapshotter delete a snapshot: without it the snapshot stays (kubernetes-csi/external-snapshotter#1446,
 // kubernetes-csi/external-snapshotter#1344).
 func TestSidecarsMaySendWhatTheirWorkersNeed(t *testing.T) {
@@ -24,7 +24,7 @@ func TestSidecarsMaySendWhatTheirWorkersNeed(t *testing.T) {
 	})
 }
 
-// A call that waits for a machine keeps its worker for up to --timeout, and each volume of a lost machine has one: 4 Linodes have 256
+// A15: a call that waits for a machine keeps its worker for up to --timeout, and each volume of a lost machine has one: 4 Linodes have 256
 // (kubernetes-csi/external-attacher#706, kubernetes-csi/external-attacher#761). The controller refuses calls above 1,000.
 func TestSidecarsHaveWorkersForCallsThatWait(t *testing.T) {
 	least := map[string]int{"csi-provisioner": 100, "csi-attacher": 256, "csi-snapshotter": 100}
