@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -67,10 +68,24 @@ func parseBlkid(out string) (identity, error) {
 	return id, nil
 }
 
+// identify returns what blkid finds. On a volume of this driver that begins with its filesystem, the signature of another format is in a
+// file of a pod, such as an image of a CD on xfs (util-linux/util-linux#4031), and does not count. With a record of a format, no pod has
+// had the volume since.
+func (f *Formatter) identify(ctx context.Context, dev *os.File, super mounter.Filesystem, req Request) (identity, error) {
+	id, err := f.blkid(ctx, dev)
+	own := identity{filesystem: string(super)}
+	if id != own && req.Created && req.Begun == NotBegun && super == req.Filesystem && super != mounter.LUKS {
+		if only, onlyErr := f.blkid(ctx, dev, "-n", string(super)); onlyErr == nil && only == own {
+			return own, nil
+		}
+	}
+	return id, err
+}
+
 // blkid runs blkid on an open device. It bypasses blkid's cache, and it passes the descriptor, so no name is resolved.
-func (f *Formatter) blkid(ctx context.Context, dev *os.File) (identity, error) {
+func (f *Formatter) blkid(ctx context.Context, dev *os.File, options ...string) (identity, error) {
 	out, err := f.programs.Run(ctx, host.Command{
-		Name: "blkid", Args: []string{"-p", "-o", "export", host.ChildFile}, Files: []*os.File{dev},
+		Name: "blkid", Args: slices.Concat([]string{"-p", "-o", "export"}, options, []string{host.ChildFile}), Files: []*os.File{dev},
 	})
 	if err != nil {
 		return identity{}, err

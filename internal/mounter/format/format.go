@@ -36,6 +36,8 @@ type Request struct {
 	HasContent bool
 	// BlankCreated is set when this driver created the volume blank.
 	BlankCreated bool
+	// Created is set when this driver created the volume, blank or as a copy.
+	Created bool
 	// FormatNonZero allows a BlankCreated volume that does not read as zeros to be formatted, if blkid finds nothing on it.
 	FormatNonZero bool
 	// History is what is known about earlier writes to the device. The caller reads it before EnsureFormatted opens the device:
@@ -154,11 +156,11 @@ const (
 
 // decide returns what is on the device, or an error if it is neither to be formatted nor to be used.
 func (f *Formatter) decide(ctx context.Context, x host.Exclusive, size int64, req Request) (content, error) {
-	id, err := f.blkid(ctx, x.File)
+	super, err := primary(x)
 	if err != nil {
 		return nothing, err
 	}
-	super, err := primary(x)
+	id, err := f.identify(ctx, x.File, super, req)
 	if err != nil {
 		return nothing, err
 	}
