@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -208,6 +209,10 @@ func unfinished(req Request, why string) error {
 		"but another node or another driver may have: delete its claim only if no pod has ever used the volume", fault.FormatUnfinished, req.Filesystem, why)
 }
 
+// lookalikes are what blkid finds in random bytes now and then, the first in one of 1,700 encrypted disks of nearly 1 TiB
+// (bottlerocket-os/bottlerocket#4855, util-linux/util-linux#2692, util-linux/util-linux#3665).
+var lookalikes = []identity{{partitions: "atari"}, {filesystem: "hfsplus"}, {filesystem: "jbd"}}
+
 // decideNoted is decide for a device with a Note. Through encryption a blank disk reads as random bytes, so blkid alone
 // decides.
 func decideNoted(id identity, req Request) (content, error) {
@@ -221,7 +226,7 @@ func decideNoted(id identity, req Request) (content, error) {
 		return leftBehind, nil
 	case id.is(req.Filesystem) && !id.unfinished:
 		return nothing, unfinished(req, "and found behind its header is "+id.String())
-	case !id.nothing() && !id.is(req.Filesystem):
+	case !id.nothing() && !id.is(req.Filesystem) && !slices.Contains(lookalikes, id):
 		return nothing, fmt.Errorf("%w: it was never formatted, and yet found on it is %s; it is left as it is", fault.FormatContent, id)
 	case req.Forbidden:
 		return nothing, fmt.Errorf("%w: there is no %s on it, and a read-only volume, or one whose attributes forbid it, is never formatted",

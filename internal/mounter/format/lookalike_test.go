@@ -62,3 +62,25 @@ func TestAFileThatLooksLikeAnotherFormat(t *testing.T) {
 		}
 	}
 }
+
+// Random bytes, as which a blank disk reads behind encryption, have the short magics of some formats now and then
+// (bottlerocket-os/bottlerocket#4855, util-linux/util-linux#2692, util-linux/util-linux#3665).
+func TestRandomBytesThatLookLikeAFormat(t *testing.T) {
+	for _, id := range []identity{{partitions: "atari"}, {filesystem: "hfsplus"}, {filesystem: "jbd"}} {
+		for _, fs := range []mounter.Filesystem{mounter.Ext4, mounter.XFS} {
+			if on, err := decideNoted(id, Request{Filesystem: fs, Note: Unformatted}); err != nil || on != nothing {
+				t.Errorf("%s where %s was never made = %v, %v, want mkfs", id, fs, on, err)
+			}
+			for name, req := range map[string]Request{
+				"made": {Filesystem: fs, Note: Formatted}, "read-only": {Filesystem: fs, Note: Unformatted, Forbidden: true},
+			} {
+				if on, err := decideNoted(id, req); fault.Of(err) != fault.Precondition {
+					t.Errorf("%s, %s %s = %v, %v, want a refusal", id, name, fs, on, err)
+				}
+			}
+			if _, err := found(id, "", Request{Filesystem: fs, BlankCreated: true, FormatNonZero: true}); fault.ReasonOf(err) != fault.FormatContent {
+				t.Errorf("%s without encryption = %v, want %v", id, err, fault.FormatContent)
+			}
+		}
+	}
+}
