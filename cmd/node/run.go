@@ -78,7 +78,7 @@ func serve(ctx context.Context, cfg config, unready error, log *zap.Logger) erro
 	if err != nil {
 		return err
 	}
-	mounts := mount.New(mount.Config{Dir: cfg.kubeletDir, Log: log.Sugar().Infow})
+	mounts := mount.New(mount.Config{Dir: cfg.kubeletDir, Memory: driver.ShareOfMemory(), Log: log.Sugar().Infow})
 	folder, err := cfg.folder()
 	if err != nil {
 		return err

@@ -201,10 +201,13 @@ const memoryShare = 80
 // LimitMemory sets the memory limit of Go's runtime from that of the container, which the runtime does not read itself. Without a
 // limit it changes nothing.
 func LimitMemory() {
-	if limit := cgroupMemory(os.DirFS("/")); limit > 0 {
-		debug.SetMemoryLimit(limit / 100 * memoryShare)
+	if limit := ShareOfMemory(); limit > 0 {
+		debug.SetMemoryLimit(limit)
 	}
 }
+
+// ShareOfMemory returns how much of the container's memory one program in it may use, in bytes; 0: no limit.
+func ShareOfMemory() int64 { return cgroupMemory(os.DirFS("/")) / 100 * memoryShare }
 
 // cgroupMemory returns the memory limit of the cgroup of this process in bytes, or 0 if there is none. In a container the files of
 // its own cgroup are at the root of the mount, whatever path /proc/self/cgroup has (cgroups(7)).

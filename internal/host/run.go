@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -24,6 +26,8 @@ type Command struct {
 	Files []*os.File
 	// Stdin may be nil.
 	Stdin io.Reader
+	// Bounded limits the program's memory to that of Programs.
+	Bounded bool
 }
 
 // Output is the output of a program that exited by itself.
@@ -59,11 +63,14 @@ type Runner interface {
 const ChildFile = "/proc/self/fd/3"
 
 // Programs runs real programs.
-type Programs struct{}
+type Programs struct {
+	// Memory is the limit of a Bounded program in bytes; 0: none.
+	Memory int64
+}
 
 // Run starts the program and waits for it; when ctx ends, it kills the program. The kernel kills it too when this process dies in
 // any way, so that it does not work on a device or mount it while the next node program runs.
-func (Programs) Run(ctx context.Context, c Command) (Output, error) {
+func (p Programs) Run(ctx context.Context, c Command) (Output, error) {
 	cmd := exec.CommandContext(ctx, c.Name, c.Args...)
 	var stdout, stderr tail
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = c.Stdin, &stdout, &stderr, c.Files
@@ -76,7 +83,14 @@ func (Programs) Run(ctx context.Context, c Command) (Output, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	err := cmd.Run()
+	err := cmd.Start()
+	if err == nil {
+		if c.Bounded && p.Memory > 0 {
+			limit := unix.Rlimit{Cur: uint64(p.Memory), Max: uint64(p.Memory)}
+			_ = unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_AS, &limit, nil) // it may have ended
+		}
+		err = cmd.Wait()
+	}
 	out := Output{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), ExitCode: cmd.ProcessState.ExitCode()}
 	var exit *exec.ExitError
 	switch {

@@ -48,6 +48,16 @@ func TestPrograms(t *testing.T) {
 			t.Errorf("Run = %v, want %v", err, context.DeadlineExceeded)
 		}
 	})
+	t.Run("one that is bounded gets no more memory", func(t *testing.T) {
+		for bounded, code := range map[bool]int{true: 1, false: 0} {
+			out, err := Programs{Memory: 10 << 20}.Run(t.Context(), Command{
+				Name: "tail", Args: []string{"-c", "15000000"}, Stdin: io.LimitReader(zero{}, 15_000_000), Bounded: bounded,
+			})
+			if err != nil || out.ExitCode != code {
+				t.Errorf("Run, bounded: %v, ended with %d, %v, %s; want %d", bounded, out.ExitCode, err, out.Stderr, code)
+			}
+		}
+	})
 	t.Run("endless output is cut", func(t *testing.T) {
 		out, err := r.Run(t.Context(), Command{Name: "seq", Args: []string{"200000"}})
 		if err != nil || len(out.Stdout) > tailBytes || !strings.HasSuffix(string(out.Stdout), "\n200000\n") || !strings.HasSuffix(out.Tail(), "200000") {
@@ -55,6 +65,11 @@ func TestPrograms(t *testing.T) {
 		}
 	})
 }
+
+// zero reads as zeros.
+type zero struct{}
+
+func (zero) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
 func TestTail(t *testing.T) {
 	for name, tc := range map[string]struct {

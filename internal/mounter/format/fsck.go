@@ -50,7 +50,11 @@ const e2fsckUncorrected = 4
 // check repairs what e2fsck repairs without questions (-p) and refuses everything else. Only ext4 is checked before a mount:
 // fsck.xfs does nothing by design, the kernel replays the log.
 func (f *Formatter) check(ctx context.Context, dev *os.File) error {
-	out, err := host.RunAlone(context.WithoutCancel(ctx), f.programs, host.Command{Name: "e2fsck", Args: []string{"-p", host.ChildFile}, Files: []*os.File{dev}})
+	// It is bounded, because without memory the kernel ends the whole container, and would at each repeat
+	// (Azure/local-csi-driver#458).
+	out, err := host.RunAlone(context.WithoutCancel(ctx), f.programs, host.Command{
+		Name: "e2fsck", Args: []string{"-p", host.ChildFile}, Files: []*os.File{dev}, Bounded: true,
+	})
 	if err != nil {
 		return err
 	}

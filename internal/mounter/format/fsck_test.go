@@ -1,10 +1,32 @@
 package format
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
+
+// hungry is an e2fsck that takes all memory, and the node program with it, unless it is bounded.
+type hungry struct{ t *testing.T }
+
+func (h hungry) Run(_ context.Context, cmd host.Command) (host.Output, error) {
+	if !cmd.Bounded {
+		h.t.Error("the kernel ends the whole container")
+	}
+	return host.Output{ExitCode: 8, Stderr: []byte("Memory allocation failed")}, nil
+}
+
+// A filesystem whose check takes more memory than the container has is refused, and the node program lives
+// (Azure/local-csi-driver#458, Azure/AKS#4682).
+func TestACheckThatNeedsTooMuchMemory(t *testing.T) {
+	if err := New(hungry{t}).check(t.Context(), os.Stdin); fault.ReasonOf(err) != fault.FsckFailed {
+		t.Errorf("check = %v, want %v", err, fault.FsckFailed)
+	}
+}
 
 // A refusal names the disk in a way that still leads to it when the device was released.
 func TestTheNameOfADiskOutlastsItsDevice(t *testing.T) {

@@ -19,8 +19,9 @@ type Config struct {
 	// symbolic links, paths below it may not. Empty means /.
 	Dir   string
 	Sysfs host.Sysfs
-	// Programs runs programs; nil means those on PATH.
+	// Programs runs programs; nil means those on PATH, of which e2fsck may use Memory, in bytes; 0: no limit.
 	Programs host.Runner
+	Memory   int64
 	// Log may be nil.
 	Log func(msg string, keysAndValues ...any)
 }
@@ -47,7 +48,7 @@ type Mounter struct {
 func New(cfg Config) *Mounter {
 	m := &Mounter{
 		folder: folder(filepath.Clean(cmp.Or(cfg.Dir, "/"))), Sysfs: cfg.Sysfs, mounts: mountutils.NewWithoutSystemd(""),
-		Programs: cmp.Or[host.Runner](cfg.Programs, host.Programs{}), log: cfg.Log, Stalls: host.NewStalls(cfg.Sysfs),
+		Programs: cmp.Or[host.Runner](cfg.Programs, host.Programs{Memory: cfg.Memory}), log: cfg.Log, Stalls: host.NewStalls(cfg.Sysfs),
 	}
 	m.format = format.New(m.Programs)
 	if m.log == nil {
