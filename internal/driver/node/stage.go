@@ -364,7 +364,7 @@ func (s *Server) checkUnused(table *mount.Table, dev *device.Device, staging str
 	}
 	if len(used) > 0 {
 		return fmt.Errorf("its device %s is in use at %s; unpublish and unstage there first: %w",
-			dev.Path(), strings.Join(used, ", "), fault.DeviceInUse.Explain(fault.Precondition))
+			dev.Path(), mount.ExplainHolders(used), fault.DeviceInUse.Explain(fault.Precondition))
 	}
 	entries, err := os.ReadDir(staging)
 	if err != nil {

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -116,10 +115,7 @@ func (s *Server) checkUnpublished(table *mount.Table, number uint64, mappings []
 			return err
 		}
 		if len(used) > 0 {
-			for i := range used {
-				used[i] = mount.ExplainHolder(used[i])
-			}
-			return fmt.Errorf("the volume is in use at %s; unpublish it there first: %w", strings.Join(used, ", "), fault.Precondition)
+			return fmt.Errorf("the volume is in use at %s; unpublish it there first: %w", mount.ExplainHolders(used), fault.Precondition)
 		}
 	}
 	return nil

@@ -96,14 +96,26 @@ func (m *Mounter) holds(info *mountinfo.Info, dev uint64) bool {
 	return live || err != nil
 }
 
-// ExplainHolder returns what Holders has found as a person can act on it: a device stacked on another one is not unpublished, and
-// has a name that the tools which remove it take.
-func ExplainHolder(holder string) string {
+// ExplainHolders returns what Holders has found as a person can act on it: a device stacked on another one is not unpublished, and has
+// a name that the tools which remove it take.
+func ExplainHolders(holders []string) string {
+	var explained []string
+	for _, holder := range holders {
+		explained = append(explained, explainHolder(holder))
+	}
+	return strings.Join(explained, ", ")
+}
+
+func explainHolder(holder string) string {
 	data, err := os.ReadFile(filepath.Join(holder, "dm/name"))
 	if err != nil {
 		return holder
 	}
 	name := strings.TrimSpace(string(data))
+	if uuid, err := os.ReadFile(filepath.Join(holder, "dm/uuid")); err == nil && strings.HasPrefix(string(uuid), "mpath-") {
+		return fmt.Sprintf("%s, which is %.128q of multipathd: it has taken the disk, and takes each one until the node's "+
+			"/etc/multipath.conf excludes the cloud's disks (`blacklist`; then `multipath -f` of that name)", holder, name)
+	}
 	return fmt.Sprintf("%s, which is the device-mapper device %.128q: something on the node has activated what a pod wrote to the volume, such as a volume group "+
 		"of LVM (`vgchange -an` of that group, or `dmsetup remove`, lets it go)", holder, name)
 }
