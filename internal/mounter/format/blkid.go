@@ -105,11 +105,11 @@ func (f *Formatter) blkid(ctx context.Context, dev *os.File, options ...string) 
 
 // Identify returns the filesystem on a device. A device without one is fault.FormatDamaged, anything else fault.FormatContent.
 func (f *Formatter) Identify(ctx context.Context, dev *os.File) (mounter.Filesystem, error) {
-	id, err := f.blkid(ctx, dev)
+	super, err := primary(dev)
 	if err != nil {
 		return "", err
 	}
-	super, err := primary(dev)
+	id, err := f.identify(ctx, dev, super, Request{Filesystem: super, Created: super != ""})
 	switch {
 	case err != nil:
 		return "", err

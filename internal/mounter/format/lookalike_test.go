@@ -61,6 +61,16 @@ func TestAFileThatLooksLikeAnotherFormat(t *testing.T) {
 			t.Errorf("%s: decide = %v, %v, want it used: %v", name, on, err, tc.used)
 		}
 	}
+	for name, tc := range map[string]struct {
+		blkid askedFor
+		fs    mounter.Filesystem
+	}{
+		"several formats": {askedFor{ambiguous, xfs}, mounter.XFS}, "another's too": {askedFor{ambiguous, blank}, ""}, "one alone": {askedFor{raid, blank}, ""},
+	} {
+		if fs, err := New(tc.blkid).Identify(t.Context(), file); fs != tc.fs || (err == nil) != (tc.fs != "") {
+			t.Errorf("%s: Identify = %q, %v, want %q", name, fs, err, tc.fs)
+		}
+	}
 }
 
 // Random bytes, as which a blank disk reads behind encryption, have the short magics of some formats now and then
