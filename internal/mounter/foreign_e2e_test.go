@@ -134,6 +134,27 @@ func TestForeignDataIsNeverFormatted(t *testing.T) {
 	}
 }
 
+// F13: the image of a CD that a pod has saved where blkid looks for a CD keeps an xfs usable, and a RAID's superblock there does not.
+func TestACDOnAnXFS(t *testing.T) {
+	t.Parallel()
+	const size = 400 * mib
+	dev, programs := newLoop(t, size), counted()
+	m, req := newMachine(programs), format.Request{Volume: "v1", Filesystem: mounter.XFS, BlankCreated: true}
+	for _, step := range []struct {
+		at   int64
+		data string
+		used bool
+	}{{0, "", true}, {32 * kib, "\x01CD001\x01", true}, {size - 64*kib, "\xfc\x4e\x2b\xa9" + "\x00\x00\x00\x00\x5a\x00\x00\x00", false}} {
+		dev.put(step.at, step.data)
+		if fs, err := m.EnsureFormatted(t.Context(), dev, req); (err == nil && fs == mounter.XFS) != step.used {
+			t.Errorf("with %q at %d: EnsureFormatted = %q, %v, want it used: %v", step.data, step.at, fs, err, step.used)
+		}
+	}
+	if programs.runs() != 1 {
+		t.Errorf("%d mkfs have run, want 1", programs.runs())
+	}
+}
+
 // F7: a device is not formatted if the request forbids it, if the volume has a source, or if the device is smaller than
 // promised.
 func TestVolumesThatMayNotBeFormatted(t *testing.T) {

@@ -120,7 +120,7 @@ func (s *Server) formatInside(call, work context.Context, dev *device.Device, ma
 	if !u.block {
 		req := format.Request{
 			Volume: u.volume, Filesystem: u.filesystem, MkfsOptions: u.context.MkfsOptions,
-			Forbidden: u.readOnly || u.context.NeverFormat != "", Created: u.context.Content != driver.ContentUnknown, Note: format.Formatted,
+			Forbidden: u.readOnly || u.context.NeverFormat != "", Note: format.Formatted,
 		}
 		if unformatted {
 			req.Note = format.Unformatted

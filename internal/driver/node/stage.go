@@ -265,7 +265,6 @@ func (s *Server) formatDisk(call, work context.Context, dev *device.Device, u us
 		Forbidden:     u.readOnly || u.context.NeverFormat != "",
 		HasContent:    s.mayHaveContent(u.context.Content),
 		BlankCreated:  u.context.Content == driver.ContentBlank,
-		Created:       u.context.Content != driver.ContentUnknown,
 		FormatNonZero: u.context.FormatNonZero,
 		History:       history,
 		Begun:         begun,

@@ -2,6 +2,7 @@ package format
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -68,15 +69,17 @@ func parseBlkid(out string) (identity, error) {
 	return id, nil
 }
 
-// identify returns what blkid finds. On a volume of this driver that begins with its filesystem, the signature of another format is in a
-// file of a pod, such as an image of a CD on xfs (util-linux/util-linux#4031), and does not count. With a record of a format, no pod has
-// had the volume since.
-func (f *Formatter) identify(ctx context.Context, dev *os.File, super mounter.Filesystem, req Request) (identity, error) {
+// errSeveral is the error of blkid for a device with several signatures.
+var errSeveral = fmt.Errorf("blkid sees signatures of more than one format: %w", fault.FormatContent)
+
+// identify returns what blkid finds. A CD has its signature at 32 KiB, where on an xfs a file may lie, such as the image of one
+// (util-linux/util-linux#4031). It does not count after the superblock super of the volume's filesystem, which a CD would have overwritten.
+// With a record of a format no pod has had the volume.
+func (f *Formatter) identify(ctx context.Context, dev *os.File, super mounter.Filesystem, begun Begun) (identity, error) {
 	id, err := f.blkid(ctx, dev)
-	own := identity{filesystem: string(super)}
-	if id != own && req.Created && req.Begun == NotBegun && super == req.Filesystem && super != mounter.LUKS {
-		if only, onlyErr := f.blkid(ctx, dev, "-n", string(super)); onlyErr == nil && only == own {
-			return own, nil
+	if errors.Is(err, errSeveral) && super != "" && begun == NotBegun {
+		if rest, restErr := f.blkid(ctx, dev, "-n", "noiso9660,noudf"); restErr == nil && rest == (identity{filesystem: string(super)}) {
+			return rest, nil
 		}
 	}
 	return id, err
@@ -98,7 +101,7 @@ func (f *Formatter) blkid(ctx context.Context, dev *os.File, options ...string) 
 			return identity{}, nil
 		}
 	case blkidAmbiguous:
-		return identity{}, fmt.Errorf("blkid sees signatures of more than one format: %w", fault.FormatContent)
+		return identity{}, errSeveral
 	}
 	return identity{}, fmt.Errorf("blkid ended with code %d, which proves nothing: %w: %s", out.ExitCode, fault.DeviceUnreadable, out.Tail())
 }
@@ -109,7 +112,7 @@ func (f *Formatter) Identify(ctx context.Context, dev *os.File) (mounter.Filesys
 	if err != nil {
 		return "", err
 	}
-	id, err := f.identify(ctx, dev, super, Request{Filesystem: super, Created: super != ""})
+	id, err := f.identify(ctx, dev, super, NotBegun)
 	switch {
 	case err != nil:
 		return "", err

@@ -37,8 +37,6 @@ type Request struct {
 	HasContent bool
 	// BlankCreated is set when this driver created the volume blank.
 	BlankCreated bool
-	// Created is set when this driver created the volume, blank or as a copy.
-	Created bool
 	// FormatNonZero allows a BlankCreated volume that does not read as zeros to be formatted, if blkid finds nothing on it.
 	FormatNonZero bool
 	// History is what is known about earlier writes to the device. The caller reads it before EnsureFormatted opens the device:
@@ -161,7 +159,7 @@ func (f *Formatter) decide(ctx context.Context, x host.Exclusive, size int64, re
 	if err != nil {
 		return nothing, err
 	}
-	id, err := f.identify(ctx, x.File, super, req)
+	id, err := f.identify(ctx, x.File, super, req.Begun)
 	if err != nil {
 		return nothing, err
 	}

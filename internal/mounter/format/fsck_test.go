@@ -20,7 +20,7 @@ func (h hungry) Run(_ context.Context, cmd host.Command) (host.Output, error) {
 	return host.Output{ExitCode: 8, Stderr: []byte("Memory allocation failed")}, nil
 }
 
-// A filesystem whose check takes more memory than the container has is refused, and the node program lives
+// P15: a filesystem whose check takes more memory than the container has is refused, and the node program lives
 // (Azure/local-csi-driver#458, Azure/AKS#4682).
 func TestACheckThatNeedsTooMuchMemory(t *testing.T) {
 	if err := New(hungry{t}).check(t.Context(), os.Stdin); fault.ReasonOf(err) != fault.FsckFailed {

@@ -22,58 +22,62 @@ func (a askedFor) Run(_ context.Context, cmd host.Command) (host.Output, error) 
 	return a.all, nil
 }
 
-// F13: a file of a pod may lie where blkid looks for another format: a volume of this driver with its own superblock is used
-// (util-linux/util-linux#4031: an image of a CD on xfs).
-func TestAFileThatLooksLikeAnotherFormat(t *testing.T) {
-	file, err := os.Create(filepath.Join(t.TempDir(), "device"))
-	if err == nil {
-		_, err = file.WriteAt([]byte("XFSB"), 0)
+// F13: a file of a pod may lie where blkid looks for a CD: a volume with its own superblock is used (util-linux/util-linux#4031: an image
+// of a CD on xfs). What else is ambiguous is refused.
+func TestAFileThatLooksLikeACD(t *testing.T) {
+	device := func(start string) *os.File {
+		file, err := os.Create(filepath.Join(t.TempDir(), "device"+start))
+		if err == nil {
+			_, err = file.WriteAt([]byte(start), 0)
+		}
+		if err == nil {
+			err = file.Truncate(probeBlock)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = file.Close() })
+		return file
 	}
-	if err == nil {
-		err = file.Truncate(probeBlock)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = file.Close() }()
+	file := device("XFSB")
 	printed := func(text string) host.Output { return host.Output{Stdout: []byte(text)} }
-	ambiguous, raid, xfs, blank := host.Output{ExitCode: blkidAmbiguous}, printed("TYPE=drbd\n"), printed("TYPE=xfs\n"), host.Output{ExitCode: blkidNothing}
-	made := Request{Volume: "v1", Filesystem: mounter.XFS, Created: true}
-	inMapping, foreign, other, begun := made, made, made, made
-	inMapping.Note, foreign.Created, other.Filesystem, begun.Begun = Formatted, false, mounter.Ext4, BegunOnDevice
+	several, raid, xfs, blank := host.Output{ExitCode: blkidAmbiguous}, printed("TYPE=drbd\n"), printed("TYPE=xfs\n"), host.Output{ExitCode: blkidNothing}
+	made := Request{Volume: "v1", Filesystem: mounter.XFS}
+	mapped, begun, other := made, made, made
+	mapped.Note, begun.Begun, other.Filesystem = Formatted, BegunOnDevice, mounter.Ext4
 	for name, tc := range map[string]struct {
 		blkid askedFor
 		req   Request
 		used  bool
 	}{
-		"several formats":                         {askedFor{ambiguous, xfs}, made, true},
-		"a format in front":                       {askedFor{raid, xfs}, made, true},
-		"several formats behind encryption":       {askedFor{ambiguous, xfs}, inMapping, true},
-		"several formats, and not the volume's":   {askedFor{ambiguous, blank}, made, false},
-		"the volume's, and a partition table":     {askedFor{ambiguous, printed("TYPE=xfs\nPTTYPE=dos\n")}, made, false},
-		"several formats of an existing volume":   {askedFor{ambiguous, xfs}, foreign, false},
-		"a format in front of an existing volume": {askedFor{raid, xfs}, foreign, false},
-		"several formats of another filesystem":   {askedFor{ambiguous, xfs}, other, false},
-		"several formats, and a record of mkfs":   {askedFor{ambiguous, xfs}, begun, false},
+		"a CD":                                {askedFor{several, xfs}, made, true},
+		"a CD behind encryption":              {askedFor{several, xfs}, mapped, true},
+		"a CD, and a record of mkfs":          {askedFor{several, xfs}, begun, false},
+		"a CD, and another filesystem wanted": {askedFor{several, xfs}, other, false},
+		"a RAID":                              {askedFor{several, several}, made, false},
+		"a RAID in front":                     {askedFor{raid, xfs}, made, false},
+		"not the volume's":                    {askedFor{several, blank}, made, false},
+		"another filesystem":                  {askedFor{several, printed("TYPE=ext4\n")}, made, false},
+		"a partition table":                   {askedFor{several, printed("TYPE=xfs\nPTTYPE=dos\n")}, made, false},
+		"a disk that cannot be read":          {askedFor{host.Output{ExitCode: blkidNothing, Stdout: []byte("?")}, xfs}, made, false},
 	} {
 		on, err := New(tc.blkid).decide(t.Context(), host.Exclusive{File: file}, probeBlock, tc.req)
-		if (err == nil && on == usable) != tc.used || err != nil && fault.Of(err) != fault.Precondition || on == nothing && err == nil {
+		if (err == nil) != tc.used || tc.used && on != usable {
 			t.Errorf("%s: decide = %v, %v, want it used: %v", name, on, err, tc.used)
 		}
 	}
-	for name, tc := range map[string]struct {
-		blkid askedFor
-		fs    mounter.Filesystem
-	}{
-		"several formats": {askedFor{ambiguous, xfs}, mounter.XFS}, "another's too": {askedFor{ambiguous, blank}, ""}, "one alone": {askedFor{raid, blank}, ""},
-	} {
-		if fs, err := New(tc.blkid).Identify(t.Context(), file); fs != tc.fs || (err == nil) != (tc.fs != "") {
-			t.Errorf("%s: Identify = %q, %v, want %q", name, fs, err, tc.fs)
+	own := Request{Volume: "v1", Filesystem: mounter.XFS, BlankCreated: true, FormatNonZero: true}
+	if on, err := New(askedFor{several, blank}).decide(t.Context(), host.Exclusive{File: device("nothing of xfs")}, probeBlock, own); err == nil {
+		t.Errorf("a CD alone, where formatNonZero allows mkfs: decide = %v, want a refusal", on)
+	}
+	for want, blkid := range map[mounter.Filesystem]askedFor{mounter.XFS: {several, xfs}, "": {several, several}} {
+		if fs, err := New(blkid).Identify(t.Context(), file); fs != want || (err == nil) != (want != "") {
+			t.Errorf("Identify = %q, %v, want %q", fs, err, want)
 		}
 	}
 }
 
-// Random bytes, as which a blank disk reads behind encryption, have the short magics of some formats now and then
+// F16: random bytes, as which a blank disk reads behind encryption, have the short magics of some formats now and then
 // (bottlerocket-os/bottlerocket#4855, util-linux/util-linux#2692, util-linux/util-linux#3665).
 func TestRandomBytesThatLookLikeAFormat(t *testing.T) {
 	for _, id := range []identity{{partitions: "atari"}, {filesystem: "hfsplus"}, {filesystem: "jbd"}} {
