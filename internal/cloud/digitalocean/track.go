@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/digitalocean/godo"
 
@@ -14,15 +13,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-const (
-	// statusErrored is the status of a failed action; the SDK has constants for the others.
-	statusErrored = "errored"
-	// freshAction is how long a new action may be missing (hashicorp/terraform#481).
-	freshAction = 10 * time.Second
-)
+// statusErrored is the status of a failed action; the SDK has constants for the others.
+const statusErrored = "errored"
 
 // tracker follows actions. It reads one action by its id; for several it reads a page with the account's newest actions, and those that the
 // page lacks by their ids. It does not use a volume's list of actions, which is gone with the volume.
@@ -46,13 +40,8 @@ func (t tracker) Outcome(ctx context.Context, op ops.Operation) (ops.Outcome, er
 		id, _ := strconv.Atoi(op.ID) // it was an action's
 		return t.c.sdk.Actions.Get(ctx, id)
 	})
-	switch {
-	case api.NotFound(err) && time.Since(op.Began) < freshAction:
-		return ops.Outcome{}, nil
-	case fault.Of(err) == fault.Unavailable:
+	if err != nil {
 		return ops.Outcome{}, err
-	case err != nil:
-		return ops.Outcome{Err: err}, nil
 	}
 	return outcomeOf(*act), nil
 }

@@ -92,14 +92,14 @@ func (t tracker) Outcome(ctx context.Context, op ops.Operation) (ops.Outcome, er
 	if g.what == toBeIdle {
 		idle, err := t.c.idle(ctx, g.volume, budget.Track)
 		if err != nil {
-			return readFailed(err)
+			return ops.Outcome{}, err
 		}
 		return ops.Outcome{Done: idle}, nil
 	}
 	overdue := g.overdue()
 	v, err := t.c.findVolume(ctx, g.volume, budget.Track)
 	if err != nil {
-		return readFailed(err)
+		return ops.Outcome{}, err
 	}
 	out := g.reached(v)
 	if out.Done || !overdue {
@@ -111,20 +111,12 @@ func (t tracker) Outcome(ctx context.Context, op ops.Operation) (ops.Outcome, er
 		return ops.Outcome{}, nil //nolint:nilerr // a read that failed is a delay
 	}
 	if v, err = t.c.findVolume(ctx, g.volume, budget.Track); err != nil {
-		return readFailed(err)
+		return ops.Outcome{}, err
 	}
 	if out = g.reached(v); !out.Done {
 		out = givenUp(v)
 	}
 	return out, nil
-}
-
-// readFailed returns the outcome of an operation whose volume cannot be read.
-func readFailed(err error) (ops.Outcome, error) {
-	if fault.Of(err) == fault.Unavailable {
-		return ops.Outcome{}, err
-	}
-	return ops.Outcome{Err: err}, nil
 }
 
 // goal is the state that a volume is to reach.

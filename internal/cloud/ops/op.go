@@ -83,7 +83,8 @@ type Outcome struct {
 type Tracker interface {
 	// Running returns the operations of an object that have not ended. An object that does not exist has none.
 	Running(ctx context.Context, object string) ([]Operation, error)
-	// Outcome reads an operation, with the priority budget.Track. An error concerns only this read; a later one may succeed.
+	// Outcome reads an operation, with the priority budget.Track. An error that the cloud gives for a reason, such as fault.Denied, ends
+	// the wait, and so does fault.NotFound for an operation that is not new. Others concern only this read; a later one may succeed.
 	Outcome(ctx context.Context, op Operation) (Outcome, error)
 }
 

@@ -23,6 +23,8 @@ const (
 	maxFirst               = 10 * time.Second
 	// maxPause is the maximum pause after failed reads, which doubles from one tick.
 	maxPause = 10 * time.Second
+	// freshOperation is how long a new operation may be missing, because a read may be served by a stale replica (hashicorp/terraform#481).
+	freshOperation = 10 * time.Second
 	// readTimeout is the time limit of one read, for which others wait: up to three requests in a row, each with AnswerTimeout.
 	readTimeout = 3 * AnswerTimeout
 )
@@ -269,7 +271,7 @@ func (p *poller) close() {
 func (r *Runner) outcomes(ctx context.Context, of []Operation) (map[string]Outcome, error) {
 	found := map[string]Outcome{}
 	if r.lister != nil && len(of) > 1 && r.lister.List(ctx, of, found) != nil {
-		first, err := r.cfg.Tracker.Outcome(ctx, of[0]) // it shows whether the API works at all
+		first, err := r.outcome(ctx, of[0]) // it shows whether the API works at all
 		if err != nil {
 			return nil, err
 		}
@@ -286,7 +288,7 @@ func (r *Runner) outcomes(ctx context.Context, of []Operation) (map[string]Outco
 		group.Go(func() {
 			var out Outcome
 			err := Guard(func() (err error) {
-				out, err = r.cfg.Tracker.Outcome(telemetry.WithRequest(ctx, op.request), op)
+				out, err = r.outcome(telemetry.WithRequest(ctx, op.request), op)
 				return err
 			})
 			mu.Lock()
@@ -303,4 +305,17 @@ func (r *Runner) outcomes(ctx context.Context, of []Operation) (map[string]Outco
 		failed = nil
 	}
 	return found, failed
+}
+
+// outcome reads one operation. An error is about this read only; a refusal of it becomes the outcome, because it would not be shown later
+// either.
+func (r *Runner) outcome(ctx context.Context, op Operation) (Outcome, error) {
+	out, err := r.cfg.Tracker.Outcome(ctx, op)
+	switch kind := fault.Of(err); {
+	case kind == fault.NotFound && (op.Began.IsZero() || time.Since(op.Began) < freshOperation): // one that was found running is there
+		return Outcome{}, nil
+	case slices.Contains([]fault.Kind{fault.None, fault.Unavailable, fault.Busy}, kind):
+		return out, err
+	}
+	return Outcome{Err: err}, nil
 }

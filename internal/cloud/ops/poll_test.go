@@ -60,3 +60,49 @@ func TestAListOfOperationsThatFails(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// reading is a cloud without lists, whose operations end after a minute. Until then each read fails.
+type reading struct {
+	err  error
+	ends time.Time
+}
+
+func (r *reading) Running(context.Context, string) ([]ops.Operation, error) { return nil, nil }
+
+func (r *reading) Outcome(context.Context, ops.Operation) (ops.Outcome, error) {
+	if time.Now().Before(r.ends) {
+		return ops.Outcome{}, r.err
+	}
+	return ops.Outcome{Done: true}, nil
+}
+
+// A12: an error of a read that may pass is a delay. What the cloud refuses, or does not have some seconds after the start, is never shown.
+func TestAnErrorOfAReadOfAnOperation(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err   error
+		takes time.Duration
+		want  error
+		after time.Duration // at least, and less than half a minute later
+	}{
+		"an outage":                 {fault.Unavailable, time.Minute, nil, time.Minute},
+		"a cloud that is busy":      {fault.Busy, time.Minute, nil, time.Minute},
+		"an error without a kind":   {errors.New("odd"), time.Minute, nil, time.Minute},
+		"one that shows later":      {fault.NotFound, 5 * time.Second, nil, 5 * time.Second},
+		"one that never shows":      {fault.NotFound, time.Hour, fault.Uncertain, 10 * time.Second},
+		"a right that is not there": {fault.Denied, time.Hour, fault.Uncertain, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				r := ops.New(t.Context(), ops.Config{Tracker: &reading{err: tc.err, ends: began.Add(tc.takes)}})
+				_, err := ops.Run(t.Context(), r, ops.Op[int]{
+					Name: "grow", Kind: "grow", Object: "volume 1", Priority: budget.Write,
+					Submit: func(context.Context, *ops.Write) (int, string, error) { return 0, "1", nil },
+				})
+				if took := time.Since(began); fault.Of(err) != fault.Of(tc.want) || took < tc.after || took > tc.after+30*time.Second {
+					t.Errorf("it ends after %s with %v, want %v after %s", took, err, tc.want, tc.after)
+				}
+			})
+		})
+	}
+}

@@ -21,9 +21,6 @@ import (
 )
 
 const (
-	// freshOperation is how long a new operation may be missing, because a read may be served by a stale replica. The SDK tolerates
-	// the same.
-	freshOperation = 10 * time.Second
 	// maxInterval is the maximum time between two reads of an operation, whatever the cloud asks for.
 	maxInterval = 10 * time.Second
 	// The list of an object's operations goes back two weeks, and each entry contains the whole object. Its order is not documented. If
@@ -52,12 +49,8 @@ func (t tracker) Outcome(ctx context.Context, op ops.Operation) (ops.Outcome, er
 	now, err := t.c.operations.Get(ctx, &operation.GetOperationRequest{OperationId: op.ID}, priority(budget.Track), grpc.Header(&header))
 	err = wrap(err, "read operation %s", op.ID)
 	switch {
-	case saysNone(err) && (op.Began.IsZero() || time.Since(op.Began) < freshOperation): // one that was found running is there
-		return ops.Outcome{}, nil
-	case fault.Of(err) == fault.Unavailable || fault.Of(err) == fault.Busy:
-		return ops.Outcome{}, err
 	case err != nil:
-		return ops.Outcome{Err: err}, nil
+		return ops.Outcome{}, err
 	case now.GetId() != op.ID:
 		return ops.Outcome{}, fmt.Errorf("read operation %s: %w: the answer is about something else", op.ID, fault.Unavailable)
 	case !now.GetDone(): // an error may show before the end: what was begun is being taken back then
