@@ -13,24 +13,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 )
 
-// pipes is a listener for connections in memory.
-type pipes chan net.Conn
-
-func (p pipes) Accept() (net.Conn, error) {
-	conn, ok := <-p
-	if !ok {
-		return nil, net.ErrClosed
-	}
-	return conn, nil
-}
-
-func (p pipes) Close() error {
-	close(p)
-	return nil
-}
-
-func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
-
 // silent is a connection of which a router has forgotten: what is written to it is lost, without an error.
 type silent struct {
 	net.Conn
@@ -51,12 +33,12 @@ func TestAConnectionThatIsLostIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var plain http.Protocols
 		plain.SetUnencryptedHTTP2(true)
-		listener := make(pipes)
+		conns := make(listener)
 		server := &http.Server{Protocols: &plain, ReadHeaderTimeout: time.Hour, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, "{}")
 		})}
-		go func() { _ = server.Serve(listener) }() // it ends with ErrServerClosed
+		go func() { _ = server.Serve(conns) }() // it ends with ErrServerClosed
 		defer func() { _ = server.Close() }()
 		var forgotten atomic.Bool
 		first := true
@@ -65,7 +47,7 @@ func TestAConnectionThatIsLostIsReplaced(t *testing.T) {
 		transport.Protocols = &plain
 		transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
-			listener <- theirs
+			conns <- theirs
 			if first {
 				ours, first = silent{ours, &forgotten}, false
 			}
