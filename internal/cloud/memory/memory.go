@@ -118,14 +118,6 @@ func (a *Account) Cluster(id string) *Cloud { return &Cloud{account: a, cluster:
 // New returns the only cluster of a new account.
 func New(cfg Config) *Cloud { return NewAccount(cfg).Cluster("") }
 
-// RemoveNode takes a machine away. The volumes that it had still name it until they are detached, as
-// in the clouds.
-func (a *Account) RemoveNode(id cloud.NodeID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.nodes, id)
-}
-
 // SetInUse marks a volume as in use, or not, where there is no attaching that would show it.
 func (a *Account) SetInUse(id cloud.VolumeID, inUse bool) error {
 	return a.set(id, func(vol *volume) { vol.inUse = inUse })

@@ -152,23 +152,6 @@ func TestChangesTakeTheirTime(t *testing.T) {
 	})
 }
 
-func TestANodeThatIsGoneKeepsItsVolumesUntilTheyAreDetached(t *testing.T) {
-	c := memory.New(memory.Config{})
-	vol := create(t, c, "a")
-	if _, err := c.Attach(t.Context(), vol.ID, "node-1"); err != nil {
-		t.Fatal(err)
-	}
-	c.Account().RemoveNode("node-1")
-	if got, err := c.GetVolume(t.Context(), vol.ID); err != nil || len(got.AttachedTo) != 1 {
-		t.Errorf("GetVolume = %+v, %v, want it to name the node", got, err)
-	}
-	_, err := c.Attach(t.Context(), vol.ID, "node-1")
-	wantKind(t, "Attach to the node that is gone", err, fault.NotFound)
-	wantKind(t, "Detach", c.Detach(t.Context(), vol.ID, "node-1"), fault.None)
-	_, err = c.Attach(t.Context(), vol.ID, "node-2")
-	wantKind(t, "Attach to another node", err, fault.None)
-}
-
 func TestAnAnswerIsTheCallersOwn(t *testing.T) {
 	c := memory.New(memory.Config{})
 	req := cloud.CreateVolumeRequest{
@@ -184,10 +167,4 @@ func TestAnAnswerIsTheCallersOwn(t *testing.T) {
 	if err != nil || got.Parameters[0].Value != "fast" || got.Tags[0] != (cloud.Tag{Key: "k", Value: "v"}) {
 		t.Errorf("GetVolume = %+v, %v, want what was asked for", got, err)
 	}
-}
-
-func TestANodeInAnotherZoneCannotHaveTheVolume(t *testing.T) {
-	c := memory.New(memory.Config{})
-	_, err := c.Attach(t.Context(), create(t, c, "a").ID, "node-3")
-	wantKind(t, "Attach across zones", err, fault.Precondition)
 }
