@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 // serving runs the program until the test is over, and returns the address of the API and what it prints of each of its two machines.
@@ -57,7 +59,7 @@ func TestTheProgramServesAnAccount(t *testing.T) {
 	for target, want := range map[string]string{
 		url + "/v2/droplets": `"total":2`, first + "/metadata/v1/id": "3164001", second + "/metadata/v1/id": "3164002",
 	} {
-		if body := fetch(t, target, "secret"); !strings.Contains(body, want) {
+		if body := fetch(t, target, "Authorization", "Bearer secret"); !strings.Contains(body, want) {
 			t.Errorf("GET %s = %s, want %s in it", target, body, want)
 		}
 	}
@@ -71,7 +73,7 @@ func TestTheProgramServesLinode(t *testing.T) {
 	if metadata := linodes[0][3]; metadata != url+"/linodes/20001" {
 		t.Errorf("metadata service at %q", metadata)
 	}
-	if body := fetch(t, url+"/v4/linode/instances/20002", "secret"); !strings.Contains(body, `"id":20002`) {
+	if body := fetch(t, url+"/v4/linode/instances/20002", "Authorization", "Bearer secret"); !strings.Contains(body, `"id":20002`) {
 		t.Errorf("the second Linode = %s", body)
 	}
 }
@@ -91,7 +93,7 @@ func TestTheProgramServesYandexCloud(t *testing.T) {
 			t.Errorf("instance %s = %v, %v, want it in the zone", words[1], instance, err)
 		}
 	}
-	if body := fetch(t, instances[0][3]+"/computeMetadata/v1/instance/id", ""); !strings.Contains(body, "Metadata-Flavor") {
+	if body := fetch(t, instances[0][3]+"/computeMetadata/v1/instance/id"); !strings.Contains(body, "Metadata-Flavor") {
 		t.Errorf("metadata without its header = %s, want it refused", body)
 	}
 	if text, err := os.ReadFile(keyFile); err != nil || !strings.Contains(string(text), "service_account_id") {
@@ -99,25 +101,9 @@ func TestTheProgramServesYandexCloud(t *testing.T) {
 	}
 }
 
-func fetch(t *testing.T, url, token string) string {
+func fetch(t *testing.T, url string, header ...string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
-	resp, err := (&http.Client{Transport: transport}).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
+	return expect.Fetch(t, http.MethodGet, url, "", header...).Body
 }
 
 func TestWrongFlagsAreRefused(t *testing.T) {
