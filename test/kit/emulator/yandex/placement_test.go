@@ -11,15 +11,16 @@ import (
 	"google.golang.org/grpc/status"
 
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 // made posts to the owner's side and returns the id in the answer.
 func made(t *testing.T, c *emulator.Cloud, what, body string) string {
 	t.Helper()
-	code, text := web(t, http.MethodPost, c.URL+"/_emulator/"+what, body)
+	got := expect.Fetch(t, http.MethodPost, c.URL+"/_emulator/"+what, body)
 	var answer struct{ ID string }
-	if err := json.Unmarshal([]byte(text), &answer); code != http.StatusOK || err != nil || answer.ID == "" {
-		t.Fatalf("POST %s = %d %s, want an id", what, code, text)
+	if err := json.Unmarshal([]byte(got.Body), &answer); got.Status != http.StatusOK || err != nil || answer.ID == "" {
+		t.Fatalf("POST %s = %+v, want an id", what, got)
 	}
 	return answer.ID
 }
@@ -54,15 +55,4 @@ func TestDisksAreMadeInPlacementGroups(t *testing.T) {
 	if len(disks) != 1 || disks[0].PlacementGroup != group {
 		t.Errorf("the disks are %+v, want one in %s", disks, group)
 	}
-}
-
-// An account with rights makes these calls and no other, which a token cannot change.
-func TestCallsWithoutARightAreDenied(t *testing.T) {
-	c, a, _ := start(t, emulator.Options{Rules: emulator.Rules{Rights: []string{"DiskService/List"}}})
-	_, err := a.disks.List(as(t.Context()), &compute.ListDisksRequest{FolderId: c.Folder})
-	if err != nil {
-		t.Errorf("List = %v", err)
-	}
-	_, err = a.disks.Delete(as(t.Context()), &compute.DeleteDiskRequest{DiskId: "x"})
-	refused(t, "Delete", err, codes.PermissionDenied, "Permission denied to disk")
 }

@@ -57,7 +57,6 @@ func TestADeletedDisksKeyStillStandsForIt(t *testing.T) {
 
 func TestADiskGrowsWhileAttachedUnlessThatIsRefused(t *testing.T) {
 	c, a, instance := start(t, emulator.Options{})
-	picky := c.AddInstance(emulator.Instance{ResizeRefused: true})
 	ctx := as(t.Context())
 	for i, row := range []struct {
 		name, instance, status string
@@ -67,8 +66,7 @@ func TestADiskGrowsWhileAttachedUnlessThatIsRefused(t *testing.T) {
 		{name: "it is free where growth is refused", rules: emulator.Rules{ResizeRefused: true}},
 		{name: "it is attached", instance: instance},
 		{name: "growth is refused everywhere", instance: instance, rules: emulator.Rules{ResizeRefused: true}, want: codes.FailedPrecondition},
-		{name: "growth is refused on its instance", instance: picky, want: codes.FailedPrecondition},
-		{name: "its instance is stopped", instance: picky, status: "STOPPED"},
+		{name: "its instance is stopped", instance: instance, status: "STOPPED", rules: emulator.Rules{ResizeRefused: true}},
 	} {
 		disk := mustCreate(t, a, fmt.Sprintf("pvc-%d", i))
 		if row.instance != "" {
