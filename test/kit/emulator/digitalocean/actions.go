@@ -83,13 +83,12 @@ func (c *Cloud) mayDetach(v volume, droplet int) *problem {
 }
 
 func (c *Cloud) mayResize(v volume, size int) *problem {
-	d := c.now.droplets[v.DropletID]
 	switch {
 	case size > largestVolume || size < 1:
 		return &badVolumeSize
 	case size <= v.SizeGiB:
 		return &badVolumeShrink
-	case v.DropletID != 0 && (d.ResizeRefused || c.rules.ResizeRefused):
+	case v.DropletID != 0 && c.rules.ResizeRefused:
 		return &resizeRefused
 	}
 	return c.mayGrow(size-v.SizeGiB, 0)

@@ -117,8 +117,6 @@ type Droplet struct {
 	Name   string   `json:"name"`
 	Region string   `json:"region"`
 	Tags   []string `json:"tags"`
-	// ResizeRefused refuses to resize volumes while they are attached to this droplet.
-	ResizeRefused bool `json:"resize_refused"`
 	// DeviceDir makes the droplet this very machine (root only): each volume that is attached to it
 	// becomes a loop device with a link in this folder, as udev would make it in /dev/disk/by-id.
 	DeviceDir string `json:"device_dir,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/disks"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rest"
 )
 
@@ -15,7 +16,15 @@ var (
 	tagName    = regexp.MustCompile(`^[a-zA-Z0-9_:-]{1,255}$`)
 )
 
-const largestVolume = 16384
+const (
+	largestVolume = 16384
+	gib           = 1 << 30
+)
+
+// disk names a volume's data as the real cloud names the device.
+func disk(v volume) disks.Disk {
+	return disks.Disk{ID: v.ID, Device: "scsi-0DO_Volume_" + v.Name, Size: int64(v.SizeGiB) * gib}
+}
 
 // createRequest has the fields that the drivers send; empty texts and null mean the same as no field.
 type createRequest struct {

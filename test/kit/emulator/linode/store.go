@@ -2,7 +2,6 @@ package linode
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/disks"
@@ -15,18 +14,6 @@ func device(label string) string { return "scsi-0Linode_Volume_" + label }
 
 func disk(v volume) disks.Disk {
 	return disks.Disk{ID: strconv.Itoa(v.ID), Device: device(v.file), Size: int64(v.SizeGiB) * gib}
-}
-
-// DataFile returns the file with a volume's data, for a test that writes to it while it is free.
-func (c *Cloud) DataFile(id int) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	v, found := c.now.volumes[id]
-	folder, kept := c.disks.(*disks.Folder)
-	if !found || !kept {
-		return "", fmt.Errorf("volume %d has no data", id)
-	}
-	return folder.Path(disk(v)), nil
 }
 
 // createData makes the data of a new volume, that of its source for a clone.

@@ -250,7 +250,7 @@ func (c *Cloud) mayUpdate(d disk, ask *compute.UpdateDiskRequest) *refusal {
 	switch {
 	case ask.GetSize() < d.Size:
 		return bad("size", "Disk size can only be increased")
-	case d.Instance != "" && machine.Status != statusStopped && (c.rules.ResizeRefused || machine.ResizeRefused):
+	case d.Instance != "" && machine.Status != statusStopped && c.rules.ResizeRefused:
 		why := resizeAttached.with(d.ID)
 		return &why
 	}

@@ -166,8 +166,6 @@ type Instance struct {
 	Generation string `json:"generation"`
 	// NoServiceAccount: the instance's metadata service gives no tokens.
 	NoServiceAccount bool `json:"no_service_account"`
-	// ResizeRefused is as the rule, for the disks of this instance.
-	ResizeRefused bool `json:"resize_refused"`
 	// DeviceDir makes the instance this very machine (root only): each disk that is attached to it becomes a
 	// loop device with a link in this folder, as udev would make it in /dev/disk/by-id.
 	DeviceDir string `json:"device_dir,omitempty"`
