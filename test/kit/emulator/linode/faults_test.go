@@ -3,7 +3,6 @@ package linode_test
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 const volumes = "/{apiVersion}/volumes"
@@ -58,39 +58,6 @@ func TestOddAnswers(t *testing.T) {
 			mustSee(t, api, v.ID)
 		})
 	}
-}
-
-func TestAnOperationCanFail(t *testing.T) {
-	errored := faults.Effect{Errored: true}
-	c, api, linode := start(t, emulator.Options{})
-	ctx := t.Context()
-	strike := func(method, route string) {
-		c.Arm(emulator.Fault{Method: method, Route: route, Times: 1, Effect: errored})
-	}
-	strike(http.MethodPost, volumes)
-	broken := mustCreate(t, api, "pvc-1")
-	v := mustCreate(t, api, "pvc-2")
-	strike(http.MethodPost, volumes+"/{volumeId}/attach")
-	mustAttach(t, api, v.ID, linode)
-	for id, want := range map[int]string{broken.ID: "contact_support", v.ID: "active"} {
-		if got := stands(mustSee(t, api, id)); got != want {
-			t.Errorf("volume %d is %q, want %q", id, got, want)
-		}
-	}
-	mustAttach(t, api, v.ID, linode)
-	strike(http.MethodPost, volumes+"/{volumeId}/detach")
-	strike(http.MethodPost, volumes+"/{volumeId}/resize")
-	if err := errors.Join(api.DetachVolume(ctx, v.ID), api.ResizeVolume(ctx, v.ID, 20)); err != nil {
-		t.Fatal(err)
-	}
-	if now := mustSee(t, api, v.ID); stands(now) != "active attached ready" || now.Size != 10 {
-		t.Errorf("volume is %q with %d GiB after a failed detach and resize, want it as it was", stands(now), now.Size)
-	}
-	strike(http.MethodDelete, volumes+"/{volumeId}")
-	if err := api.DeleteVolume(ctx, broken.ID); err != nil {
-		t.Fatal(err)
-	}
-	mustSee(t, api, broken.ID)
 }
 
 // A delete cancels what is under way. If it fails, the volume stays as what was canceled has left it, and in no status
@@ -151,53 +118,22 @@ func TestEachRouteHasItsLimit(t *testing.T) {
 	})
 }
 
-// bare is an answer as it is on the wire.
-type bare struct {
-	status int
-	header http.Header
-}
-
-// fetch asks without the SDK, to see the headers.
-func fetch(t *testing.T, method, url string, header map[string]string) (bare, string) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for key, value := range header {
-		req.Header.Set(key, value)
-	}
-	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bare{resp.StatusCode, resp.Header}, string(body)
-}
-
 func TestTheHeadersOfALimit(t *testing.T) {
 	c := emulator.Start(t, emulator.Options{Limits: []rest.Limit{{Requests: 1, Window: time.Hour}}})
-	token := map[string]string{"Authorization": "Bearer " + c.Token}
 	for i, want := range []struct {
 		status     int
 		retryAfter bool
 	}{{404, false}, {429, false}, {429, true}} {
 		c.SetRules(func(r *emulator.Rules) { r.RetryAfter = i == 2 })
-		resp, body := fetch(t, http.MethodGet, c.URL+"/v4/volumes/7", token)
-		if resp.status != want.status || (resp.header.Get("Retry-After") != "") != want.retryAfter {
-			t.Errorf("answer %d = %d with %v", i+1, resp.status, resp.header)
+		got := expect.Fetch(t, http.MethodGet, c.URL+"/v4/volumes/7", "", "Authorization", "Bearer "+c.Token)
+		if got.Status != want.status || (got.Header.Get("Retry-After") != "") != want.retryAfter {
+			t.Errorf("answer %d = %+v", i+1, got)
 		}
-		if resp.header.Get("X-Ratelimit-Limit") != "1" || resp.header.Get("X-Ratelimit-Remaining") != "0" || resp.header.Get("X-Ratelimit-Reset") == "" {
-			t.Errorf("headers = %v", resp.header)
+		if got.Header.Get("X-Ratelimit-Limit") != "1" || got.Header.Get("X-Ratelimit-Remaining") != "0" || got.Header.Get("X-Ratelimit-Reset") == "" {
+			t.Errorf("headers = %v", got.Header)
 		}
-		if resp.header.Get("Content-Type") != "application/json" || !strings.HasPrefix(body, `{"errors":[{"reason":`) {
-			t.Errorf("answer = %s %s", resp.header.Get("Content-Type"), body)
+		if got.Header.Get("Content-Type") != "application/json" || !strings.HasPrefix(got.Body, `{"errors":[{"reason":`) {
+			t.Errorf("answer = %+v", got)
 		}
 	}
 }
@@ -205,46 +141,51 @@ func TestTheHeadersOfALimit(t *testing.T) {
 func TestMetadata(t *testing.T) {
 	c := emulator.Start(t, emulator.Options{Linodes: 2})
 	base, other := c.Metadata(c.Linodes()[0]), c.Metadata(c.Linodes()[1])
-	asJSON := map[string]string{"Accept": "application/json", "Metadata-Token-Expiry-Seconds": "3600"}
-	if resp, _ := fetch(t, http.MethodGet, base+"/v1/instance", asJSON); resp.status != http.StatusUnauthorized {
-		t.Errorf("without a token = %d, want 401", resp.status)
+	header := []string{"Accept", "application/json", "Metadata-Token-Expiry-Seconds", "3600"}
+	get := func(base string) expect.Answer {
+		return expect.Fetch(t, http.MethodGet, base+"/v1/instance", "", header...)
 	}
-	if resp, _ := fetch(t, http.MethodPut, base+"/v1/token", nil); resp.status != http.StatusBadRequest {
-		t.Errorf("a token without an end = %d, want 400", resp.status)
+	put := func(base string) expect.Answer {
+		return expect.Fetch(t, http.MethodPut, base+"/v1/token", "", header...)
 	}
-	_, body := fetch(t, http.MethodPut, base+"/v1/token", asJSON)
+	if got := get(base); got.Status != http.StatusUnauthorized {
+		t.Errorf("without a token = %+v, want 401", got)
+	}
+	if got := expect.Fetch(t, http.MethodPut, base+"/v1/token", ""); got.Status != http.StatusBadRequest {
+		t.Errorf("a token without an end = %+v, want 400", got)
+	}
 	var tokens []string
-	if err := json.Unmarshal([]byte(body), &tokens); err != nil || len(tokens) != 1 {
-		t.Fatalf("token = %s, want a list with one", body)
+	if got := put(base); json.Unmarshal([]byte(got.Body), &tokens) != nil || len(tokens) != 1 {
+		t.Fatalf("token = %+v, want a list with one", got)
 	}
-	asJSON["Metadata-Token"] = tokens[0]
-	resp, body := fetch(t, http.MethodGet, base+"/v1/instance", asJSON)
+	header = append(header, "Metadata-Token", tokens[0])
+	got := get(base)
 	var instance struct {
 		ID     int
 		Region string
 		Specs  struct{ Memory int }
 	}
-	if err := json.Unmarshal([]byte(body), &instance); err != nil || resp.status != http.StatusOK ||
+	if err := json.Unmarshal([]byte(got.Body), &instance); err != nil || got.Status != http.StatusOK ||
 		instance.ID != c.Linodes()[0] || instance.Region != emulator.DefaultRegion || instance.Specs.Memory != 8192 {
-		t.Errorf("instance = %d %s", resp.status, body)
+		t.Errorf("instance = %+v", got)
 	}
-	delete(asJSON, "Accept")
-	if _, body := fetch(t, http.MethodGet, base+"/v1/instance", asJSON); !strings.HasPrefix(body, "id: 20001\n") {
-		t.Errorf("instance = %s, want plain text by default", body)
+	header = header[2:]
+	if got := get(base); !strings.HasPrefix(got.Body, "id: 20001\n") {
+		t.Errorf("instance = %+v, want plain text by default", got)
 	}
-	if resp, _ := fetch(t, http.MethodGet, other+"/v1/instance", asJSON); resp.status != http.StatusUnauthorized {
-		t.Errorf("with the token of another Linode = %d, want 401", resp.status)
+	if got := get(other); got.Status != http.StatusUnauthorized {
+		t.Errorf("with the token of another Linode = %+v, want 401", got)
 	}
 	dark := c.Metadata(c.AddLinode(emulator.Linode{Region: "us-west"}))
-	if resp, _ := fetch(t, http.MethodPut, dark+"/v1/token", asJSON); resp.status != http.StatusNotFound {
-		t.Errorf("in a region without the service = %d, want 404", resp.status)
+	if got := put(dark); got.Status != http.StatusNotFound {
+		t.Errorf("in a region without the service = %+v, want 404", got)
 	}
 	real, err := c.ListenMetadata(t.Context(), c.Linodes()[1], "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if resp, body := fetch(t, http.MethodPut, real+"/v1/token", asJSON); resp.status != http.StatusOK || !strings.HasPrefix(body, "20002.") {
-		t.Errorf("token at an address of its own = %d %s", resp.status, body)
+	if got := put(real); got.Status != http.StatusOK || !strings.HasPrefix(got.Body, "20002.") {
+		t.Errorf("token at an address of its own = %+v", got)
 	}
 }
 
