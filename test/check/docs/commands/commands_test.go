@@ -73,44 +73,6 @@ func TestEveryWaitEnds(t *testing.T) {
 	}
 }
 
-func TestIn(t *testing.T) {
-	const text = "Do `kubectl get pv V`, and not\nkubectl in a sentence:\n\n" + `    kubectl -n a get secret x -o jsonpath='{.data.y}' | base64 -d |
-      kubectl -n b create secret generic x --from-file=y=/dev/stdin
-    mkdir -p $pool                     # kubectl get nothing
-    kubectl delete pod app && kubectl apply \
-      -f deploy/examples/pod.yaml      # a comment
-
-    for pod in $(kubectl get pods -o name); do
-      kubectl exec $pod -- sh -c 'a b'
-    done > handles
-
-Text.
-
-    ctr images import FILE
-`
-	all, err := In("x.md", text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, c := range all {
-		got = append(got, strings.Join(c.Args, "|"))
-	}
-	want := []string{
-		"-n|a|get|secret|x|-o|jsonpath={.data.y}",
-		"-n|b|create|secret|generic|x|--from-file=y=/dev/stdin",
-		"delete|pod|app", "apply|-f|deploy/examples/pod.yaml",
-		"get|pods|-o|name", "exec|$pod|--|sh|-c|a b",
-		"get|pv|V",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("In =\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	if _, err := In("x.md", "    kubectl get 'pv\n"); err == nil {
-		t.Error("a quote without an end is no error")
-	}
-}
-
 func TestHarmless(t *testing.T) {
 	for args, want := range map[string]string{
 		"get pv":                        "get pv",
@@ -125,53 +87,5 @@ func TestHarmless(t *testing.T) {
 		if strings.Join(got, " ") != want || (err == nil) != (want != "") {
 			t.Errorf("Harmless of %q = %q, %v, want %q", args, got, err, want)
 		}
-	}
-}
-
-func TestFill(t *testing.T) {
-	values := map[string]string{"NODE": "node-1", "V": "pvc-1", "$pod": "pod/x"}
-	for args, want := range map[string]string{
-		"get pv V -A -o custom-columns=NAME:.metadata.name": "get pv pvc-1 -A -o custom-columns=NAME:.metadata.name",
-		"exec $pod -l by=provisioner-NODE --x=CLUSTER_ID=a": "exec pod/x -l by=provisioner-node-1 --x=CLUSTER_ID=a",
-		"get pv OTHER-THING": "",
-	} {
-		got, err := Command{Args: strings.Fields(args)}.Fill(values)
-		if (err == nil) != (want != "") || err == nil && strings.Join(got.Args, " ") != want {
-			t.Errorf("Fill of %q = %q, %v, want %q", args, got.Args, err, want)
-		}
-	}
-}
-
-func TestKustomization(t *testing.T) {
-	text := "1. Here:\n\n       apiVersion: v1\n       kind: Kustomization\n       resources:\n       - x\n\n   And:\n"
-	if got, want := Kustomization(text), "apiVersion: v1\nkind: Kustomization\nresources:\n- x\n"; got != want {
-		t.Errorf("Kustomization = %q, want %q", got, want)
-	}
-}
-
-func TestForEach(t *testing.T) {
-	const text = "| word | A | B |\n|---|---|---|\n| `CLOUD` | `a` | `b` |\n\n    kubectl -n NAMESPACE get pods CLOUD-x\n"
-	all, err := forEach("x.md", text, "kubectl")
-	if err != nil || len(all) != 2 || all[1].String() != "x.md for b: kubectl -n NAMESPACE get pods b-x" {
-		t.Errorf("forEach = %q, %v, want a command for each of the two clouds", all, err)
-	}
-}
-
-func TestSection(t *testing.T) {
-	const text = "# A\n\n## B\n\n    x=1  # a comment\n    y $x && z\n\n### C\n\n    w\n"
-	section, err := Section(text, "## B")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := Blocks(section)
-	if len(blocks) != 1 {
-		t.Fatalf("Blocks = %q, want one", blocks)
-	}
-	got, err := Statements(blocks[0])
-	if want := []string{"x=1", "y $x && z"}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("Statements = %q, %v, want %q", got, err, want)
-	}
-	if _, err := Section(text, "## C"); err == nil {
-		t.Error("a heading of another level is no error")
 	}
 }
