@@ -78,7 +78,6 @@ test-all: report ## Run every test that needs no root: all with -race, and each 
 	@# Without -race, so that Kubernetes and Helm are compiled once. Without the cache: the tests also run programs, whose sources
 	@# it does not see.
 	@cd test/check/manifests && $(TESTS) '$(GO) test -json -count=1 ./... | $(REPORT)'
-	@cd test/check/manifests/oldest && $(TESTS) '$(GO) test -json ./... | $(REPORT)'
 	@cd test/check/charts && $(TESTS) '$(GO) test -json -count=1 ./... | $(REPORT)'
 
 .PHONY: sanity
