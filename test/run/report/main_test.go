@@ -1,10 +1,8 @@
 package main
 
 import (
-	"io"
 	"strings"
 	"testing"
-	"time"
 )
 
 const module = "github.com/cloudblock-csi/cloudblock-csi/"
@@ -52,20 +50,5 @@ func TestReport(t *testing.T) {
 				t.Errorf("printed %q, want no %q in it", out.String(), tc.not)
 			}
 		})
-	}
-}
-
-func TestWhatIsUnderWayIsPrinted(t *testing.T) {
-	in, events := io.Pipe()
-	ticks := make(chan time.Time)
-	go func() {
-		_, _ = io.WriteString(events, `{"Action":"start","Package":"`+module+`a"}`+"\n")
-		_, _ = io.WriteString(events, `{"Action":"run","Package":"`+module+`a","Test":"TestIt"}`+"\n") // is read when the first was taken in
-		ticks <- time.Now()
-		_ = events.Close()
-	}()
-	var out strings.Builder
-	if run(in, &out, ticks); !strings.Contains(out.String(), "0 packages finished, under way: a\n") {
-		t.Errorf("printed %q, want what is under way", out.String())
 	}
 }
