@@ -3,7 +3,6 @@ package docs_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -58,20 +57,14 @@ func TestDecisionsKeepTheirNumbers(t *testing.T) {
 func mentions(t *testing.T) map[string][2]string {
 	t.Helper()
 	found := map[string][2]string{}
-	for _, folder := range []string{"cmd", "internal", "test", "deploy"} {
-		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry os.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || !slices.Contains([]string{".go", ".yaml", ".sh"}, filepath.Ext(path)) {
-				return err
-			}
-			for i, m := range mention.FindAllStringSubmatch(read(t, path), -1) {
-				found[fmt.Sprintf("%s (%d)", rel(path), i)] = [2]string{m[1] + ".md", m[2]}
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
+	walk(t, func(path string) {
+		if !slices.Contains([]string{".go", ".yaml", ".sh"}, filepath.Ext(path)) {
+			return
 		}
-	}
+		for i, m := range mention.FindAllStringSubmatch(read(t, path), -1) {
+			found[fmt.Sprintf("%s (%d)", rel(path), i)] = [2]string{m[1] + ".md", m[2]}
+		}
+	}, "cmd", "internal", "test", "deploy")
 	if len(found) < 10 {
 		t.Errorf("found only %d mentions of decisions", len(found))
 	}

@@ -24,15 +24,11 @@ var (
 func documents(t *testing.T) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(root, "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry os.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() && strings.HasSuffix(path, ".md") {
+	walk(t, func(path string) {
+		if strings.HasSuffix(path, ".md") {
 			found = append(found, path)
 		}
-		return err
-	})
+	}, "docs")
 	if err != nil || len(found) < 5 {
 		t.Fatalf("found only %v: %v", found, err)
 	}

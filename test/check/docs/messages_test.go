@@ -3,7 +3,6 @@ package docs_test
 import (
 	"go/scanner"
 	"go/token"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -98,17 +97,11 @@ func filledInFor(t *testing.T) *regexp.Regexp {
 func stringLiterals(t *testing.T) []string {
 	t.Helper()
 	var found []string
-	for _, folder := range []string{"cmd", "internal"} {
-		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry os.DirEntry, err error) error {
-			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
-				found = append(found, literalsOf([]byte(read(t, path)))...)
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
+	walk(t, func(path string) {
+		if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+			found = append(found, literalsOf([]byte(read(t, path)))...)
 		}
-	}
+	}, "cmd", "internal")
 	return found
 }
 

@@ -29,7 +29,7 @@ func TestMigrationsCanGoBack(t *testing.T) {
 		}
 		text := words.For(page, cloud)
 		at := 0
-		for _, step := range []string{"make images ", "kubectl apply -k move --dry-run=server\n", "## The move\n", "--replicas=0", "kubectl apply -k move\n", " delete statefulset/", "## Going back\n"} {
+		for _, step := range []string{"make images ", "kubectl apply -k move --dry-run=server\n", "## The move\n", "--replicas=0", "kubectl apply -k move\n", " delete statefulset/", "## Going back\n", "kubectl delete namespace cloudblock-" + cloud + "\n"} {
 			found := strings.Index(text[at:], step)
 			if found < 0 {
 				t.Fatalf("%s: there is no %q behind the step before it", doc, step)

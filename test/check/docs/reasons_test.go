@@ -57,17 +57,15 @@ func TestEveryReasonIsRefusedTestedAndExplained(t *testing.T) {
 func goSource(t *testing.T) (programs, tests string) {
 	t.Helper()
 	var both [2]strings.Builder
-	for _, folder := range []string{"cmd", "internal", "test/run/e2e"} {
-		walk(t, filepath.Join(root, folder), func(path string) {
-			switch {
-			case !strings.HasSuffix(path, ".go") || strings.Contains(path, "internal/fault/"):
-			case strings.HasSuffix(path, "_test.go"), strings.Contains(path, "/cloudtest/"):
-				both[1].WriteString(read(t, path))
-			default:
-				both[0].WriteString(read(t, path))
-			}
-		})
-	}
+	walk(t, func(path string) {
+		switch {
+		case !strings.HasSuffix(path, ".go") || strings.Contains(path, "internal/fault/"):
+		case strings.HasSuffix(path, "_test.go"), strings.Contains(path, "/cloudtest/"):
+			both[1].WriteString(read(t, path))
+		default:
+			both[0].WriteString(read(t, path))
+		}
+	}, "cmd", "internal", "test/run/e2e")
 	return both[0].String(), both[1].String()
 }
 
@@ -75,21 +73,22 @@ func goSource(t *testing.T) (programs, tests string) {
 func codeReaders(t *testing.T) []string {
 	t.Helper()
 	files := documents(t)
-	for _, folder := range []string{"cmd", "internal", "deploy"} {
-		walk(t, filepath.Join(root, folder), func(path string) { files = append(files, path) })
-	}
+	walk(t, func(path string) { files = append(files, path) }, "cmd", "internal", "deploy")
 	return files
 }
 
-func walk(t *testing.T, folder string, visit func(path string)) {
+// walk visits each file below some folders of the repository.
+func walk(t *testing.T, visit func(path string), folders ...string) {
 	t.Helper()
-	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.Type().IsRegular() {
-			visit(path)
+	for _, folder := range folders {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.Type().IsRegular() {
+				visit(path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }

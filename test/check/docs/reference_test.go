@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -77,19 +76,13 @@ func TestEachProgramKnowsTheSettingsOfBoth(t *testing.T) {
 func TestEveryMetricIsInTheReference(t *testing.T) {
 	const monitoring = "deploy/charts/cloudblock-csi/monitoring/"
 	registered := map[string]bool{}
-	for _, folder := range []string{"cmd", "internal"} {
-		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry os.DirEntry, err error) error {
-			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
-				for _, found := range metricName.FindAllStringSubmatch(read(t, path), -1) {
-					registered[found[1]] = true
-				}
+	walk(t, func(path string) {
+		if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+			for _, found := range metricName.FindAllStringSubmatch(read(t, path), -1) {
+				registered[found[1]] = true
 			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
-	}
+	}, "cmd", "internal")
 	if len(registered) < 10 {
 		t.Errorf("found only %v", registered)
 	}

@@ -58,21 +58,3 @@ func repeats(pages map[string]string, page, text string) (found []string) {
 	}
 	return found
 }
-
-func TestRepeats(t *testing.T) {
-	const shared = "one two three four five six seven eight nine ten eleven twelve"
-	pages := map[string]string{}
-	if found := repeats(pages, "a.md", "Zero, "+shared+".\n\n"+shared+"\n"); found != nil {
-		t.Errorf("in one page: %q", found)
-	}
-	for text, want := range map[string]int{
-		"Other words: **One two** [three](x.md) four five six\nseven eight nine `ten`, eleven twelve, thirteen": 1,
-		"    " + shared + "\n":                0,
-		"| `--flag` | " + shared + " |\n":     0,
-		strings.TrimSuffix(shared, " twelve"): 0,
-	} {
-		if found := repeats(pages, "b.md", text); len(found) != want {
-			t.Errorf("repeats of %q = %q, want %d", text, found, want)
-		}
-	}
-}

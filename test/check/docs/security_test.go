@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -16,20 +15,13 @@ var (
 // TestTheThreatModelNamesTests: each test that docs/security.md names exists.
 func TestTheThreatModelNamesTests(t *testing.T) {
 	exist := map[string]bool{}
-	for _, folder := range []string{"cmd", "internal", "test"} {
-		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry os.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
-				return err
-			}
+	walk(t, func(path string) {
+		if strings.HasSuffix(path, "_test.go") {
 			for _, m := range testFunc.FindAllStringSubmatch(read(t, path), -1) {
 				exist[m[1]] = true
 			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
-	}
+	}, "cmd", "internal", "test")
 	named := namedTest.FindAllStringSubmatch(read(t, filepath.Join(root, "docs/security.md")), -1)
 	if len(named) < 50 {
 		t.Errorf("docs/security.md names only %d tests", len(named))
