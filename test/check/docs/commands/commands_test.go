@@ -89,3 +89,17 @@ func TestHarmless(t *testing.T) {
 		}
 	}
 }
+
+func TestFill(t *testing.T) {
+	values := map[string]string{"NODE": "node-1", "V": "pvc-1", "$pod": "pod/x"}
+	for args, want := range map[string]string{
+		"get pv V -A -o custom-columns=NAME:.metadata.name": "get pv pvc-1 -A -o custom-columns=NAME:.metadata.name",
+		"exec $pod -l by=provisioner-NODE --x=CLUSTER_ID=a": "exec pod/x -l by=provisioner-node-1 --x=CLUSTER_ID=a",
+		"get pv OTHER-THING": "",
+	} {
+		got, err := Command{Args: strings.Fields(args)}.Fill(values)
+		if (err == nil) != (want != "") || err == nil && strings.Join(got.Args, " ") != want {
+			t.Errorf("Fill of %q = %q, %v, want %q", args, got.Args, err, want)
+		}
+	}
+}
