@@ -85,17 +85,6 @@ func TestOverlaysNeedNoCustomResources(t *testing.T) {
 	}
 }
 
-// TestUnbound: the overlay without the policies has none, and nothing else is missing.
-func TestUnbound(t *testing.T) {
-	bound, unbound := parse(t, render(t, sets()["local"])), parse(t, combination{"local", []string{"unbound"}}.render(t))
-	if len(bound.policies) == 0 || len(unbound.policies)+len(unbound.denying) > 0 {
-		t.Errorf("there are %d policies in the overlay, and %d and %d bindings without them", len(bound.policies), len(unbound.policies), len(unbound.denying))
-	}
-	if len(unbound.roles) != len(bound.roles) || len(unbound.classes) != len(bound.classes) {
-		t.Error("other objects are missing too")
-	}
-}
-
 // TestLVM: both programs have lvm and share its locks on the node.
 func TestLVM(t *testing.T) {
 	pod := parse(t, combination{"local", []string{"lvm"}}.render(t)).pods["DaemonSet/cloudblock-node"]

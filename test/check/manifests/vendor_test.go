@@ -123,22 +123,3 @@ func checkToken(t *testing.T, pod corev1.PodSpec, secret, key string) {
 		}
 	}
 }
-
-// TestInstanceAccount: the component takes out the secret and nothing else.
-func TestInstanceAccount(t *testing.T) {
-	with := parse(t, render(t, sets()["yandex"])).pods["Deployment/cloudblock-controller"]
-	without := parse(t, combination{"yandex", []string{"instance-account"}}.render(t)).pods["Deployment/cloudblock-controller"]
-	for _, v := range without.Volumes {
-		if v.Secret != nil {
-			t.Errorf("the secret %s is still mounted", v.Secret.SecretName)
-		}
-	}
-	args := func(pod corev1.PodSpec) []string {
-		at := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == "controller" })
-		return pod.Containers[at].Args
-	}
-	want := slices.DeleteFunc(args(with), func(arg string) bool { return strings.HasPrefix(arg, "--credentials-file=") })
-	if got := args(without); !slices.Equal(got, want) || len(without.Volumes) != len(with.Volumes)-1 {
-		t.Errorf("the controller is started with %q and %d volumes, want %q and %d", got, len(without.Volumes), want, len(with.Volumes)-1)
-	}
-}
