@@ -7,17 +7,6 @@ import (
 	"testing"
 )
 
-func TestParse(t *testing.T) {
-	rows, inVM, err := parse("# x\n\n## Format\n\n- **F1** LOSS: never\n  again (a/b#1)\n- **F8** OUT: always\n\n  no row\n" +
-		"\n## Faults in a virtual machine\n\n- a disk is pulled, and LUKS2 (F1,\n  F8)\n\n## Another\n\n- F9\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(rows) != 2 || rows[0].id != "F1" || rows[0].invariant != "never again (a/b#1)" || rows[1].invariant != "always" || strings.Join(inVM, " ") != "F1 F8" {
-		t.Errorf("parse = %+v, %v", rows, inVM)
-	}
-}
-
 func TestParseRefuses(t *testing.T) {
 	for name, text := range map[string]string{
 		"a list without rows":                "- nothing here",
@@ -113,41 +102,6 @@ func TestReportCountsWhatDoesNotPassAsBroken(t *testing.T) {
 		var out strings.Builder
 		if err := report(rows, results, &out); err == nil || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "BROKEN   never\n") {
 			t.Errorf("report = %v, printed:\n%s", err, &out)
-		}
-	}
-}
-
-// TestReportLeavesTheVMToItsOwnTarget: its tests do not run here, and do not count.
-func TestReportLeavesTheVMToItsOwnTarget(t *testing.T) {
-	runs, inVM := test{"internal/pool/lvm", "TestKill"}, test{"test/run/e2e/vm", "TestKills"}
-	rows := []row{{id: "L12", invariant: "a kill", tests: []test{inVM, runs}}}
-	if names := here(rows); len(names) != 1 || len(names[runs.pkg]) != 1 {
-		t.Errorf("here = %v, want %v alone", names, runs)
-	}
-	var out strings.Builder
-	if err := report(rows, map[test]outcome{runs: passed}, &out); err != nil || !strings.Contains(out.String(), "make e2e-vm") {
-		t.Errorf("report = %v, printed:\n%s", err, &out)
-	}
-}
-
-// TestReportSaysWhereATestRan: a test over several clouds names its subtests by them.
-func TestReportSaysWhereATestRan(t *testing.T) {
-	results := map[test]outcome{}
-	for _, name := range []string{"TestLife", "TestLife/pool_on_xfs", "TestLife/Linode", "TestLife/Linode/ext4", "TestLifetime/DigitalOcean", "TestOther"} {
-		results[test{"test/run/e2e", name}] = passed
-	}
-	for named, want := range map[test]string{
-		{"test/run/e2e", "TestLife"}:                     "linode local",
-		{"test/run/e2e", "TestOther"}:                    "local",
-		{"internal/cloud/linode", "TestContract"}:        "linode",
-		{"internal/pool/files", "TestGrow"}:              "local",
-		{"internal/cloud/middleware", "TestIdempotent"}:  "memory",
-		{"internal/cloud/budget", "TestAFlood"}:          "memory",
-		{"internal/mounter", "TestFormat"}:               "local",
-		{"internal/driver/controller", "TestExpandSize"}: "memory",
-	} {
-		if got := strings.Join(backendsOf(named, results), " "); got != want {
-			t.Errorf("backendsOf(%s) = %s, want %s", named, got, want)
 		}
 	}
 }
