@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -86,26 +85,7 @@ func start(t *testing.T, h handlers, change func(*driver.Config)) *running {
 	return r
 }
 
-var waiting = drivertest.Waiting
-
-func get(t *testing.T, url string) (int, string) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(waiting(t), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res.StatusCode, string(body)
-}
+var waiting, get = drivertest.Waiting, drivertest.Page
 
 func (r *running) create(t *testing.T, req *csi.CreateVolumeRequest) error {
 	t.Helper()
@@ -188,9 +168,6 @@ func TestServeErrorsAndPanics(t *testing.T) {
 	if _, counted := get(t, "http://"+r.http+"/metrics"); !strings.Contains(counted, "cloudblock_refusals_total{driver_name=\"local.csi.cloudblock.io\",reason=\"CB-NO-SLOT\"} 1\n") ||
 		!strings.Contains(counted, "cloudblock_refusals_total{driver_name=\"local.csi.cloudblock.io\",reason=\"CB-QUOTA\"} 0\n") {
 		t.Errorf("the metrics do not count the reason once:\n%s", counted)
-	}
-	if err := r.create(t, &csi.CreateVolumeRequest{Name: strings.Repeat("n", 2<<20)}); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("a request of 2 MiB: %v, want code %v", err, codes.ResourceExhausted)
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
@@ -77,10 +76,7 @@ func receive[A any](stream grpc.ServerStreamingClient[A], err error) (messages [
 
 func startBlocks(t *testing.T, blocks cloud.SnapshotBlocks) (*rig, csi.SnapshotMetadataClient) {
 	t.Helper()
-	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := memoryNames(t)
 	r := &rig{log: &drivertest.Log{}, http: drivertest.FreeAddress(t)}
 	log, err := driver.NewLogger("debug", "json", r.log)
 	if err != nil {

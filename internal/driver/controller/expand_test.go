@@ -17,17 +17,13 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 // grown grows a volume and returns the response and how long the call took.
 func grown(ctx context.Context, t *testing.T, c cloud.Cloud, id cloud.VolumeID, capability *csi.VolumeCapability) (*csi.ControllerExpandVolumeResponse, time.Duration) {
 	t.Helper()
-	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := memoryNames(t)
 	began := time.Now()
 	answer, err := controller.New(c, names).ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{
 		VolumeId: string(id), CapacityRange: &csi.CapacityRange{RequiredBytes: 3 * gib}, VolumeCapability: capability,
@@ -75,10 +71,7 @@ func TestAVolumeThatWouldGrowBeyondTheLimitIsLeftAsItIs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			names := memoryNames(t)
 			answer, err := controller.New(c, names).ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{
 				VolumeId: string(v.ID), CapacityRange: tc.asked,
 			})
@@ -107,7 +100,8 @@ func onNode(t *testing.T, cfg memory.Config, attached bool) (*memory.Cloud, clou
 	return bare, c, v.ID
 }
 
-// E1: a node expansion is required for filesystems, and for raw devices only if the node must confirm the size.
+// E1: a node expansion is required for filesystems, and for raw devices only if the node must confirm the size. The call does not wait
+// until the node shows a growth: nothing tells whether its pod is about to end.
 func TestExpandAsksTheNodeOnlyWhereItHasToFollow(t *testing.T) {
 	for name, tc := range map[string]struct {
 		capability        *csi.VolumeCapability
@@ -126,24 +120,14 @@ func TestExpandAsksTheNodeOnlyWhereItHasToFollow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, c, id := onNode(t, memory.Config{NodeMustConfirm: tc.confirm}, tc.attached)
-				answer, _ := grown(t.Context(), t, c, id, tc.capability)
+				answer, took := grown(t.Context(), t, c, id, tc.capability)
 				want := &csi.ControllerExpandVolumeResponse{CapacityBytes: 3 * gib, NodeExpansionRequired: tc.want}
-				if !proto.Equal(answer, want) {
-					t.Errorf("ControllerExpandVolume = %v, want %v", answer, want)
+				if !proto.Equal(answer, want) || took > 0 {
+					t.Errorf("ControllerExpandVolume = %v after %s, want %v at once", answer, took, want)
 				}
 			})
 		})
 	}
-}
-
-// The call does not wait until the node shows a growth: nothing tells whether its pod is about to end.
-func TestTheAnswerDoesNotWaitForTheMachine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, c, id := onNode(t, memory.Config{NodeMustConfirm: true}, true)
-		if answer, took := grown(t.Context(), t, c, id, block()); took > 0 || !answer.GetNodeExpansionRequired() {
-			t.Errorf("ControllerExpandVolume = %v after %s, want it at once, with a node that follows", answer, took)
-		}
-	})
 }
 
 // full is a cloud whose quota refuses every growth and snapshot.
@@ -166,10 +150,7 @@ func (full) CreateSnapshot(context.Context, cloud.CreateSnapshotRequest) (cloud.
 // E6: a quota that refuses a growth is OutOfRange. The resizer treats ResourceExhausted as a growth that may be under way, and
 // would repeat the old size for ever when the PersistentVolumeClaim is lowered.
 func TestAQuotaThatRefusesAGrowthIsOutOfRange(t *testing.T) {
-	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := memoryNames(t)
 	c := full{memory.New(memory.Config{})}
 	v, err := c.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "v", Size: cloud.GiB})
 	if err != nil {
@@ -186,11 +167,8 @@ func TestAQuotaThatRefusesAGrowthIsOutOfRange(t *testing.T) {
 // E9: a quota that refuses a VolumeAttributesClass is InvalidArgument. The resizer treats ResourceExhausted as a change that may be under way,
 // and would repeat the old class for ever when the PersistentVolumeClaim gets another one (kubernetes/kubernetes#130597).
 func TestAQuotaThatRefusesAChangeIsInvalidArgument(t *testing.T) {
-	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = controller.New(full{memory.New(memory.Config{})}, names).ControllerModifyVolume(t.Context(), &csi.ControllerModifyVolumeRequest{
+	names := memoryNames(t)
+	_, err := controller.New(full{memory.New(memory.Config{})}, names).ControllerModifyVolume(t.Context(), &csi.ControllerModifyVolumeRequest{
 		VolumeId: "vol-1", MutableParameters: map[string]string{"tags": "a=b"},
 	})
 	if fault.Of(err) != fault.InvalidArgument || !driver.Final(err) || fault.ReasonOf(err) != fault.Quota || !strings.Contains(err.Error(), "tag limit") {
@@ -201,11 +179,8 @@ func TestAQuotaThatRefusesAChangeIsInvalidArgument(t *testing.T) {
 // C18: a quota that refuses a snapshot is final. external-snapshotter treats ResourceExhausted as a snapshot that may be under way, and
 // would not let its VolumeSnapshot be deleted.
 func TestAQuotaThatRefusesASnapshotIsFinal(t *testing.T) {
-	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = controller.New(full{memory.New(memory.Config{})}, names).CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{
+	names := memoryNames(t)
+	_, err := controller.New(full{memory.New(memory.Config{})}, names).CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{
 		Name: "s", SourceVolumeId: "vol-1",
 	})
 	if fault.Of(err) != fault.Precondition || !driver.Final(err) || fault.ReasonOf(err) != fault.Quota || !strings.Contains(err.Error(), "25 snapshots") {

@@ -2,8 +2,6 @@ package controller_test
 
 import (
 	"bytes"
-	"io"
-	"net/http"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -40,12 +38,19 @@ type rig struct {
 	http  string
 }
 
-func start(t testing.TB, cfg memory.Config, tags ...cloud.Tag) *rig {
+// memoryNames are the names of a driver of the in-memory cloud.
+func memoryNames(t testing.TB) driver.Names {
 	t.Helper()
 	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return names
+}
+
+func start(t testing.TB, cfg memory.Config, tags ...cloud.Tag) *rig {
+	t.Helper()
+	names := memoryNames(t)
 	r := &rig{cloud: memory.New(cfg), names: names, log: &drivertest.Log{}, http: drivertest.FreeAddress(t)}
 	log, err := driver.NewLogger("debug", "json", r.log)
 	if err != nil {
@@ -63,21 +68,8 @@ func start(t testing.TB, cfg memory.Config, tags ...cloud.Tag) *rig {
 
 func (r *rig) metrics(t *testing.T) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(ctxOf(t), http.MethodGet, "http://"+r.http+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
+	_, text := drivertest.Page(t, "http://"+r.http+"/metrics")
+	return text
 }
 
 // small returns the capabilities of a cloud that can only create and delete.

@@ -8,11 +8,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
-
-// memoryDown is the error of an unreachable cloud.
-var memoryDown = fault.Unavailable
 
 func TestHealth(t *testing.T) {
 	r := start(t, memory.Config{})

@@ -1,7 +1,6 @@
 package controller_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -101,96 +100,5 @@ func TestEverySourceThatCannotBeServedIsRefused(t *testing.T) {
 		if list, err := r.cloud.ListVolumes(t.Context(), cloud.Page{}); err != nil || len(list.Volumes) > 0 {
 			t.Errorf("%s: left behind: %v, %v", cloudName, list.Volumes, err)
 		}
-	}
-}
-
-// P5: an entry that exists the whole time is in the list exactly once, whatever is created and deleted between pages; a page that
-// fails is an error and never the end; an unknown token is Aborted.
-func TestListsStayCompleteWhileTheirEntriesChange(t *testing.T) {
-	r := start(t, memory.Config{})
-	origin := r.make(t, "origin").GetVolumeId()
-	snap := func(name string) string {
-		answer, err := r.CreateSnapshot(ctxOf(t), &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: origin})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer.GetSnapshot().GetSnapshotId()
-	}
-	for what, list := range map[string]struct {
-		call memory.Call
-		make func(name string) string
-		drop func(id string) error
-		page func(token string) (ids []string, next string, err error)
-	}{
-		"volumes": {
-			memory.CallListVolumes,
-			func(name string) string { return r.make(t, name).GetVolumeId() },
-			func(id string) error {
-				_, err := r.DeleteVolume(ctxOf(t), &csi.DeleteVolumeRequest{VolumeId: id})
-				return err
-			},
-			func(token string) (ids []string, next string, err error) {
-				answer, err := r.ListVolumes(ctxOf(t), &csi.ListVolumesRequest{MaxEntries: 2, StartingToken: token})
-				for _, e := range answer.GetEntries() {
-					ids = append(ids, e.GetVolume().GetVolumeId())
-				}
-				return ids, answer.GetNextToken(), err
-			},
-		},
-		"snapshots": {
-			memory.CallListSnapshots,
-			snap,
-			func(id string) error {
-				_, err := r.DeleteSnapshot(ctxOf(t), &csi.DeleteSnapshotRequest{SnapshotId: id})
-				return err
-			},
-			func(token string) (ids []string, next string, err error) {
-				answer, err := r.ListSnapshots(ctxOf(t), &csi.ListSnapshotsRequest{MaxEntries: 2, StartingToken: token})
-				for _, e := range answer.GetEntries() {
-					ids = append(ids, e.GetSnapshot().GetSnapshotId())
-				}
-				return ids, answer.GetNextToken(), err
-			},
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			var stay, goes []string
-			for i := range 5 {
-				stay = append(stay, list.make("stays-"+strings.Repeat("i", i+1)))
-				goes = append(goes, list.make("goes-"+strings.Repeat("i", i+1)))
-			}
-			var seen []string
-			for token, n := "", 0; ; n++ {
-				r.cloud.Account().Arm(list.call, memory.Refuse(memoryDown))
-				_, next, err := list.page(token)
-				wantCode(t, "a page that fails", err, codes.Unavailable)
-				if next != "" {
-					t.Errorf("a failed page has the token %q", next)
-				}
-				ids, next, err := list.page(token)
-				if err != nil {
-					t.Fatal(err)
-				}
-				seen = append(seen, ids...)
-				if n < len(goes) {
-					if err := list.drop(goes[n]); err != nil {
-						t.Fatal(err)
-					}
-					list.make("comes-" + strings.Repeat("i", n+1))
-				}
-				if token = next; token == "" {
-					break
-				}
-			}
-			for _, id := range stay {
-				if n := len(slices.DeleteFunc(slices.Clone(seen), func(s string) bool { return s != id })); n != 1 {
-					t.Errorf("%s is %d times in %v, want once", id, n, seen)
-				}
-			}
-			for _, token := range []string{"nonsense", "volumes-99", "snapshots-99", "1"} {
-				_, _, err := list.page(token)
-				wantCode(t, "the token "+token, err, codes.Aborted)
-			}
-		})
 	}
 }

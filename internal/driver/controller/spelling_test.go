@@ -14,12 +14,19 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 )
 
-// A vendor's driver writes the handle of one volume in two ways, and both mean the same volume.
-func TestTwoSpellingsOfAHandleAreOneVolume(t *testing.T) {
-	names, err := driver.NewNames("linode", profile.ScopeRegion, "linodebs.csi.linode.com", nil)
+// namesOf are the names of a driver of Linode that is called so.
+func namesOf(t *testing.T, driverName string) driver.Names {
+	t.Helper()
+	names, err := driver.NewNames("linode", profile.ScopeRegion, driverName, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return names
+}
+
+// A vendor's driver writes the handle of one volume in two ways, and both mean the same volume.
+func TestTwoSpellingsOfAHandleAreOneVolume(t *testing.T) {
+	names := namesOf(t, "linodebs.csi.linode.com")
 	s := New(memory.New(memory.Config{}), names)
 	release, err := s.lockVolume("45-pvc0123")
 	if err != nil {
@@ -70,10 +77,7 @@ func (c *snapshots) ListSnapshots(_ context.Context, of cloud.VolumeID, _ cloud.
 
 // A snapshot records the volume's id, and the answer to its request repeats the handle; the parameters of the cloud reach it.
 func TestASnapshotIsOfTheVolumeInEitherSpelling(t *testing.T) {
-	names, err := driver.NewNames("linode", profile.ScopeRegion, "linodebs.csi.linode.com", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := namesOf(t, "linodebs.csi.linode.com")
 	c := &snapshots{Cloud: memory.New(memory.Config{})}
 	s := New(c, names)
 	const handle = "45-pvc0123"
@@ -107,6 +111,12 @@ type numbered struct {
 }
 
 var volume45 = cloud.Volume{ID: "45", Name: "pvc0123", Size: cloud.GiB, Health: cloud.Health{Kind: cloud.Degraded}}
+
+// filesystem45 is the capability in the requests for it.
+var filesystem45 = &csi.VolumeCapability{
+	AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
+	AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+}
 
 func (c *numbered) GetVolume(_ context.Context, id cloud.VolumeID) (cloud.Volume, error) {
 	c.asked = append(c.asked, id)
@@ -150,10 +160,7 @@ func (c *numbered) ModifyVolume(_ context.Context, id cloud.VolumeID, _ []cloud.
 // The cloud gets the id of a volume. An answer names the volume as the request does, and a list as the PersistentVolume does.
 func TestTheCloudGetsIDsAndAnswersHaveHandles(t *testing.T) {
 	for name, listed := range map[string]string{"": "45", "linodebs.csi.linode.com": "45-pvc0123"} {
-		names, err := driver.NewNames("linode", profile.ScopeRegion, name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		names := namesOf(t, name)
 		c := &numbered{Cloud: memory.New(memory.Config{})}
 		s := New(c, names)
 		list, err := s.ControllerListVolumeHealth(t.Context(), &csi.ControllerListVolumeHealthRequest{})
@@ -166,16 +173,16 @@ func TestTheCloudGetsIDsAndAnswersHaveHandles(t *testing.T) {
 	}
 }
 
-// The attacher attaches a volume again and again while ListVolumes has another handle for it than its PersistentVolume.
+// C13: the attacher attaches a volume again and again while ListVolumes has another handle for it than its PersistentVolume.
 func TestAListHasTheHandleOfTheAttachment(t *testing.T) {
 	for _, name := range []string{"", "linodebs.csi.linode.com"} {
-		names, err := driver.NewNames("linode", profile.ScopeRegion, name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		names := namesOf(t, name)
 		s := New(&numbered{Cloud: memory.New(memory.Config{})}, names)
 		for _, handle := range []string{"45-an-older-name", "45", "45-pvc0123", "45"} {
-			s.putHandle(handle)
+			_, err := s.ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: handle, NodeId: "1", VolumeCapability: filesystem45})
+			if err != nil {
+				t.Fatal(err)
+			}
 			list, err := s.ListVolumes(t.Context(), &csi.ListVolumesRequest{})
 			if err != nil || list.GetEntries()[0].GetVolume().GetVolumeId() != handle {
 				t.Errorf("%s: the list after an attachment of %s: %v, %v", names.Driver, handle, list, err)
@@ -187,10 +194,6 @@ func TestAListHasTheHandleOfTheAttachment(t *testing.T) {
 // asksByID makes every call for a volume.
 func asksByID(t *testing.T, s *Service, c *numbered, handle string) {
 	t.Helper()
-	mount := &csi.VolumeCapability{
-		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
-		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
-	}
 	calls := map[string]func(ctx context.Context) error{
 		"ControllerGetVolumeHealth": func(ctx context.Context) error {
 			got, err := s.ControllerGetVolumeHealth(ctx, &csi.ControllerGetVolumeHealthRequest{VolumeId: handle})
@@ -201,7 +204,7 @@ func asksByID(t *testing.T, s *Service, c *numbered, handle string) {
 		},
 		"CreateVolume": func(ctx context.Context) error {
 			got, err := s.CreateVolume(ctx, &csi.CreateVolumeRequest{
-				Name: "copy", VolumeContentSource: contentSource(cloud.Source{Volume: cloud.VolumeID(handle)}), VolumeCapabilities: []*csi.VolumeCapability{mount},
+				Name: "copy", VolumeContentSource: contentSource(cloud.Source{Volume: cloud.VolumeID(handle)}), VolumeCapabilities: []*csi.VolumeCapability{filesystem45},
 			})
 			if source := got.GetVolume().GetContentSource().GetVolume().GetVolumeId(); err == nil && source != handle {
 				t.Errorf("CreateVolume answers with a copy of %q, want %s", source, handle)
@@ -213,7 +216,7 @@ func asksByID(t *testing.T, s *Service, c *numbered, handle string) {
 			return err
 		},
 		"ControllerPublishVolume": func(ctx context.Context) error {
-			_, err := s.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeId: handle, NodeId: "1", VolumeCapability: mount})
+			_, err := s.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeId: handle, NodeId: "1", VolumeCapability: filesystem45})
 			return err
 		},
 		"ControllerUnpublishVolume": func(ctx context.Context) error {
@@ -235,7 +238,7 @@ func asksByID(t *testing.T, s *Service, c *numbered, handle string) {
 			return err
 		},
 		"ValidateVolumeCapabilities": func(ctx context.Context) error {
-			_, err := s.ValidateVolumeCapabilities(ctx, &csi.ValidateVolumeCapabilitiesRequest{VolumeId: handle, VolumeCapabilities: []*csi.VolumeCapability{mount}})
+			_, err := s.ValidateVolumeCapabilities(ctx, &csi.ValidateVolumeCapabilitiesRequest{VolumeId: handle, VolumeCapabilities: []*csi.VolumeCapability{filesystem45}})
 			return err
 		},
 	}

@@ -8,8 +8,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,6 +94,26 @@ func Ready(t testing.TB, conn *grpc.ClientConn) {
 	if err != nil || !probe.GetReady().GetValue() {
 		t.Fatalf("Probe = %v, %v, want ready", probe, err)
 	}
+}
+
+// Page returns the status and the text of a page of a program.
+func Page(t testing.TB, url string) (code int, text string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(Waiting(t), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	all, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(all)
 }
 
 // FreeAddress returns a loopback address that nobody listens on. Its port is none of those that the kernel gives to
