@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"strings"
 	"testing"
 
@@ -92,19 +91,6 @@ func TestParseReadsGoodCommandLines(t *testing.T) {
 		cfg.Endpoint != "unix:///csi/csi.sock" || cfg.LogLevel != "info" || cfg.LogFormat != "json" || cfg.HTTPEndpoint != "" || cfg.kubeletDir != "/var/lib/kubelet" {
 		t.Errorf("parse = %+v, want the flags' values and the documented defaults", cfg)
 	}
-}
-
-func TestHelpPrintsEveryFlagAndIsNoError(t *testing.T) {
-	var out bytes.Buffer
-	if _, err := parse([]string{"--help"}, nil, &out); !errors.Is(err, flag.ErrHelp) {
-		t.Fatalf("parse(--help) = %v, want flag.ErrHelp", err)
-	}
-	var c config
-	c.flags().VisitAll(func(f *flag.Flag) {
-		if !strings.Contains(out.String(), "-"+f.Name) {
-			t.Errorf("--help does not name -%s", f.Name)
-		}
-	})
 }
 
 func TestVariablesSetFlags(t *testing.T) {

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +15,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/metrics"
 )
 
@@ -117,12 +116,8 @@ func TestHealthAndDeadMountsOverTheSocket(t *testing.T) {
 // metric reads one metric of the running program.
 func (v *staged) metric(name string) string {
 	v.t.Helper()
-	answer, err := http.Get("http://" + v.http + "/metrics")
-	must(v.t, err)
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	must(v.t, err)
-	for line := range strings.Lines(metrics.Unnamed(string(text))) {
+	_, page := drivertest.Page(v.t, "http://"+v.http+"/metrics")
+	for line := range strings.Lines(metrics.Unnamed(page)) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
 			return strings.TrimSpace(value)
 		}

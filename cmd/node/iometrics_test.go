@@ -1,16 +1,10 @@
 package main
 
 import (
-	"bytes"
-	"fmt"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/common/expfmt"
-	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
 	kernel "github.com/cloudblock-csi/cloudblock-csi/internal/host"
@@ -58,59 +52,4 @@ func TestEachStagedVolumeHasTheKernelsCounters(t *testing.T) {
 	if left := metrics.Of(t, registry); len(left) > 0 {
 		t.Errorf("without a volume there is %v", left)
 	}
-}
-
-// BenchmarkScrapeOf64Volumes is what 64 staged volumes cost at each scrape: the counters of a block device of this machine are read 64
-// times, and written as text. It may take 10 ms of processor.
-func BenchmarkScrapeOf64Volumes(b *testing.B) {
-	files, err := filepath.Glob("/sys/dev/block/*/stat")
-	if err != nil || len(files) == 0 {
-		b.Skip("this machine shows no block devices in sysfs")
-	}
-	number, err := kernel.DeviceNumber(strings.Split(files[0], "/")[4])
-	if err != nil {
-		b.Fatal(err)
-	}
-	var sysfs kernel.Sysfs
-	staged := func() (all []node.Staged) {
-		for n := range 64 {
-			read, _, err := sysfs.BlockStats(number)
-			if err != nil {
-				b.Fatal(err)
-			}
-			all = append(all, node.Staged{Volume: fmt.Sprintf("node-a/default/%032x", n), Filesystem: mounter.Ext4, Stats: read})
-		}
-		return all
-	}
-	registry := prometheus.NewRegistry()
-	if err := registry.Register(&ioMetrics{staged}); err != nil {
-		b.Fatal(err)
-	}
-	before := used(b)
-	for b.Loop() {
-		families, err := registry.Gather()
-		if err != nil {
-			b.Fatal(err)
-		}
-		var page bytes.Buffer
-		for _, family := range families {
-			if _, err := expfmt.MetricFamilyToText(&page, family); err != nil {
-				b.Fatal(err)
-			}
-		}
-		if page.Len() == 0 {
-			b.Fatal("the page is empty")
-		}
-	}
-	b.ReportMetric(float64(used(b)-before)/float64(time.Millisecond)/float64(b.N), "cpu-ms/op")
-}
-
-// used is the time that this process has had on processors. The time of the clock says little on a machine that does other things too.
-func used(b *testing.B) time.Duration {
-	b.Helper()
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -3,10 +3,11 @@
 package main
 
 import (
-	"io"
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
 // TestMountPropagationIsCheckedAtStart: the real program in a separate mount namespace, like a container's, with the kubelet's
@@ -32,14 +33,10 @@ func TestMountPropagationIsCheckedAtStart(t *testing.T) {
 			dir := tempDir(t)
 			p := &program{t: t, dir: dir, binary: build(t, dir), kubelet: "/var/lib/kubelet", mounts: tc.mounts}
 			p.start()
-			answer, err := http.Get("http://" + p.http + "/readyz")
-			must(t, err)
-			defer answer.Body.Close()
-			body, err := io.ReadAll(answer.Body)
-			must(t, err)
-			wrong := answer.StatusCode == http.StatusServiceUnavailable
-			if wrong != (tc.wrong != "") || wrong && !strings.Contains(string(body), tc.wrong+"is mounted here without mountPropagation: Bidirectional") {
-				t.Errorf("/readyz = %d %q, want it wrong about %q", answer.StatusCode, body, tc.wrong)
+			code, body := drivertest.Page(t, "http://"+p.http+"/readyz")
+			wrong := code == http.StatusServiceUnavailable
+			if wrong != (tc.wrong != "") || wrong && !strings.Contains(body, tc.wrong+"is mounted here without mountPropagation: Bidirectional") {
+				t.Errorf("/readyz = %d %q, want it wrong about %q", code, body, tc.wrong)
 			}
 			if logged := strings.Contains(p.log.String(), "mountPropagation: Bidirectional"); logged != (tc.wrong != "") {
 				t.Errorf("the log names the mistake: %v\n%s", logged, p.log.String())

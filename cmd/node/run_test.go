@@ -51,14 +51,6 @@ func everyTool() []string {
 	return all
 }
 
-func TestWithoutAProgramThatEveryVolumeNeedsItDoesNotStart(t *testing.T) {
-	args := []string{"--cloud=local", "--local-pool=" + filepath.Join(t.TempDir(), "pool"), "--node-id=a"}
-	err := run(t.Context(), args, fakePath(t, "mount", "mkfs.ext4"), &bytes.Buffer{}, &bytes.Buffer{})
-	if err == nil || !strings.Contains(err.Error(), "umount") || strings.Contains(err.Error(), "mkfs.ext4") {
-		t.Errorf("run with half of the programs = %v, want an error that names the missing ones", err)
-	}
-}
-
 // newPool returns a folder that looks like an empty filesystem to the program.
 func newPool(t *testing.T) string {
 	t.Helper()
@@ -114,16 +106,6 @@ func TestRunServesTheNodeServiceUntilItIsToldToStop(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "not on PATH") {
 		t.Errorf("the log complains about missing programs:\n%s", log.String())
-	}
-}
-
-func TestMissingProgramsOfAFilesystemAreAWarningThatNamesThem(t *testing.T) {
-	_, log, stop := start(t, fakePath(t, "mount", "umount", "blkid", "mkfs.ext4", "e2fsck", "mkfs.xfs"))
-	if err := stop(); err != nil {
-		t.Errorf("run = %v, want no error", err)
-	}
-	if got := log.String(); !strings.Contains(got, "xfs_growfs") || strings.Contains(got, "mkfs.ext4") {
-		t.Errorf("the log does not name the missing program alone:\n%s", got)
 	}
 }
 

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,7 +56,7 @@ func TestTheNodeProgramShowsNoSecretOfACall(t *testing.T) {
 	if core := regexp.MustCompile(`(?m)^Max core file size +0 +0 `); !core.MatchString(seen["limits"]) {
 		t.Errorf("the program could leave a core dump with a passphrase in it:\n%s", seen["limits"])
 	}
-	seen["/metrics"] = pageOf(t, "http://"+address+"/metrics")
+	_, seen["/metrics"] = drivertest.Page(t, "http://"+address+"/metrics")
 	_, _ = cmd.Process.Kill(), cmd.Wait() // now log holds every line that the program has written
 	seen["the log"] = log.String()
 	for where, text := range seen {
@@ -84,18 +82,4 @@ func TestTheNodeProgramShowsNoSecretOfACall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-}
-
-func pageOf(t *testing.T, url string) string {
-	t.Helper()
-	answer, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 )
 
 // L7: the program runs with /sys as containerd 1.6 and 1.7 mount it in privileged containers, and with a writable one,
@@ -32,7 +32,7 @@ func TestReadOnlySys(t *testing.T) {
 			if !writable {
 				want = http.StatusServiceUnavailable
 			}
-			if code, body := get(t, "http://"+p.http+"/readyz"); code != want || strings.Contains(body, message) == writable {
+			if code, body := drivertest.Page(t, "http://"+p.http+"/readyz"); code != want || strings.Contains(body, message) == writable {
 				t.Errorf("/readyz = %d %s, want %d", code, body, want)
 			}
 
@@ -60,14 +60,4 @@ func TestReadOnlySys(t *testing.T) {
 			must(t, err)
 		})
 	}
-}
-
-func get(t *testing.T, url string) (code int, body string) {
-	t.Helper()
-	answer, err := http.Get(url)
-	must(t, err)
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	must(t, err)
-	return answer.StatusCode, string(text)
 }
