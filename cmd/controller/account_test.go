@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -454,18 +453,18 @@ func TestCredentialsOfAnotherAccount(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testCredentialsOfAnotherAccount(t, startAccount(t, name, "ours"), startAccount(t, name, "theirs"))
+			testCredentialsOfAnotherAccount(t, startAccount(t, name, accounts.Options{Token: "ours", Machines: 1}), startAccount(t, name, accounts.Options{Token: "theirs", Machines: 1}))
 		})
 	}
 }
 
-func startAccount(t *testing.T, name, token string) accounts.Account {
+// startAccount starts an account of a cloud, and serves its API until the test ends.
+func startAccount(t *testing.T, name string, options accounts.Options) accounts.Account {
 	t.Helper()
-	account, err := accounts.Start(name, accounts.Options{Token: token, Machines: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	account, err := accounts.Start(name, options)
+	ok(t, err)
 	t.Cleanup(func() { _ = account.Close() })
+	ok(t, account.Listen(t.Context(), "127.0.0.1:0"))
 	return account
 }
 
@@ -579,34 +578,18 @@ func testCredentialsOfAnotherAccount(t *testing.T, ours, theirs accounts.Account
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for {
-		resp, err := http.Get("http://" + other + "/readyz")
-		if err == nil {
-			text, _ := io.ReadAll(resp.Body)
-			_ = resp.Body.Close()
-			if string(text) == "ok\n" {
-				return
-			}
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("a program that was started with a volume in the account does not say that it is ready: %v", err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	drivertest.Ready(t, drivertest.Dial(t, endpoint+"2"))
+	eventually(t, "a program that was started with a volume in the account says that it is ready", func() bool {
+		_, text := drivertest.Page(t, "http://"+other+"/readyz")
+		return text == "ok\n"
+	})
 }
 
 // wantPage fails the test unless a page of the program has this status and these words.
 func wantPage(t *testing.T, address, page string, code int, says string) {
 	t.Helper()
-	resp, err := http.Get("http://" + address + "/" + page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if err != nil || resp.StatusCode != code || !strings.Contains(string(text), says) {
-		t.Errorf("/%s answers %d, %v, want %d and %q:\n%s", page, resp.StatusCode, err, code, says, text)
+	if got, text := drivertest.Page(t, "http://"+address+"/"+page); got != code || !strings.Contains(text, says) {
+		t.Errorf("/%s answers %d, want %d and %q:\n%s", page, got, code, says, text)
 	}
 }
 

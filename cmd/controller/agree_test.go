@@ -35,14 +35,7 @@ func TestTheMetricsCountTheRequestsThatTheAPIGets(t *testing.T) {
 	for _, cloud := range accounts.Names() {
 		t.Run(cloud, func(t *testing.T) {
 			t.Parallel()
-			account, err := accounts.Start(cloud, accounts.Options{Machines: 1, Takes: clock.Fixed(20 * time.Millisecond)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = account.Close() })
-			if err := account.Listen(t.Context(), "127.0.0.1:0"); err != nil {
-				t.Fatal(err)
-			}
+			account := startAccount(t, cloud, accounts.Options{Machines: 1, Takes: clock.Fixed(20 * time.Millisecond)})
 			dir, address := t.TempDir(), drivertest.FreeAddress(t)
 			flags, err := account.Controller(dir)
 			if err != nil {
@@ -67,7 +60,8 @@ func TestTheMetricsCountTheRequestsThatTheAPIGets(t *testing.T) {
 				t.Errorf("left are %v, after %d lost answers and %d lost requests", left, lost.Hits(), never.Hits())
 			}
 			counted := map[string]int{}
-			for series, n := range metrics.Parse(t, scrape(t, "http://"+address+"/metrics")) {
+			_, page := drivertest.Page(t, "http://"+address+"/metrics")
+			for series, n := range metrics.Parse(t, page) {
 				if l := requestSeries.FindStringSubmatch(series); l != nil {
 					counted[l[2]+" "+l[3]+" "+l[1]] = int(n)
 				}

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
@@ -36,10 +35,7 @@ func newInCloud(t *testing.T, name string) *inCloud {
 
 func startInCloud(t *testing.T, name string, machines int) *inCloud {
 	t.Helper()
-	account, err := accounts.Start(name, accounts.Options{Machines: machines})
-	ok(t, err)
-	t.Cleanup(func() { _ = account.Close() })
-	ok(t, account.Listen(t.Context(), "127.0.0.1:0"))
+	account := startAccount(t, name, accounts.Options{Machines: machines})
 	flags, err := account.Controller(t.TempDir())
 	ok(t, err)
 	flags = append(flags, "--cloud="+name)
@@ -245,23 +241,6 @@ func checkInventory(t *testing.T, a *inCloud, claimed string, want map[string]ro
 		if !known || got.Claim != w.Claim || got.Namespace != "shop" || *got.Claimed != *w.Claimed || got.Ours != w.Ours || got.Cluster != "prod" ||
 			!slices.Equal(got.AttachedTo, w.AttachedTo) || got.Size != a.account.Size() || got.Kind != kindVolume {
 			t.Errorf("listed is %+v, want %+v", got, w)
-		}
-	}
-}
-
-// Every mistake of the command line is reported, and no request is sent to the cloud then.
-func TestVolumesOfACloudChecksItsFlags(t *testing.T) {
-	empty := filepath.Join(t.TempDir(), "handles")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	err := run(t.Context(), []string{"volumes", "--cloud", "linode", "--output=xml", "--claimed", empty}, noEnvironment, &bytes.Buffer{}, &bytes.Buffer{})
-	if !errors.Is(err, driver.ErrCommandLine) {
-		t.Fatalf("%v, want a wrong command line", err)
-	}
-	for _, want := range []string{"--credentials-file", "--output", "no handle"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q among it", err, want)
 		}
 	}
 }

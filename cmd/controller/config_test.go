@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"io"
 	"maps"
 	"reflect"
@@ -65,19 +64,6 @@ func TestParseReadsGoodCommandLines(t *testing.T) {
 		!reflect.DeepEqual(long.tags, wantTags) {
 		t.Errorf("parse = %+v, want the flags' values", long)
 	}
-}
-
-func TestHelpPrintsEveryFlagAndIsNoError(t *testing.T) {
-	var out bytes.Buffer
-	if _, err := parse([]string{"--help"}, noEnvironment, &out); !errors.Is(err, flag.ErrHelp) {
-		t.Fatalf("parse(--help) = %v, want flag.ErrHelp", err)
-	}
-	var c config
-	c.flags().VisitAll(func(f *flag.Flag) {
-		if !strings.Contains(out.String(), "-"+f.Name) {
-			t.Errorf("--help does not name -%s", f.Name)
-		}
-	})
 }
 
 var noEnvironment driver.Environment

@@ -16,7 +16,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var ok = expect.NoError
 
 // finding is what doctor must report about a planted fault.
 type finding struct {
@@ -127,14 +130,7 @@ func TestDoctorFindsWhatIsWrongWithACloud(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			account, err := accounts.Start(tc.cloud, accounts.Options{Machines: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = account.Close() })
-			if err := account.Listen(t.Context(), "127.0.0.1:0"); err != nil {
-				t.Fatal(err)
-			}
+			account := startAccount(t, tc.cloud, accounts.Options{Machines: 1})
 			flags, err := account.Controller(t.TempDir())
 			if err != nil {
 				t.Fatal(err)
@@ -145,58 +141,6 @@ func TestDoctorFindsWhatIsWrongWithACloud(t *testing.T) {
 				if reads := e.Method == http.MethodGet || yandexRead.MatchString(e.Route); !reads {
 					t.Errorf("doctor sends %s %s", e.Method, e.Route)
 				}
-			}
-		})
-	}
-}
-
-func TestDoctorFindsWhatIsWrongWithAPool(t *testing.T) {
-	tests := map[string]struct {
-		plant func(t *testing.T, dir string)
-		want  finding
-	}{
-		"nothing":                {func(*testing.T, string) {}, finding{"pool", doctor.OK, "", "", ""}},
-		"a folder for everybody": {func(t *testing.T, dir string) { ok(t, os.Chmod(dir, 0o777)) }, finding{"pool", doctor.Wrong, fault.PoolUnusable, "0777", "chmod 0700"}},
-		"other files":            {func(t *testing.T, dir string) { ok(t, os.WriteFile(dir+"/f", nil, 0o600)) }, finding{"pool", doctor.Wrong, fault.PoolUnusable, "not empty", "--local-pool"}},
-		"not mounted":            {func(t *testing.T, _ string) { mounted(t) }, finding{"pool", doctor.Wrong, fault.PoolUnusable, "no filesystem is mounted", "mount the right disk"}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			mounted(t, dir)
-			tc.plant(t, dir)
-			report, exit := findings(t, "--cloud=local", "--node-id=n", "--local-pool="+dir, "--endpoint=unix://"+filepath.Dir(dir)+"/c.sock")
-			tc.want.wants(t, report, exit)
-		})
-	}
-}
-
-func ok(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestDoctorForPeople(t *testing.T) {
-	dir := t.TempDir()
-	mounted(t, dir)
-	for name, tc := range map[string]struct {
-		args []string
-		code int
-		says string
-	}{
-		"a wrong flag":       {[]string{"doctor", "--cloud=mars"}, 2, "mars"},
-		"a wrong output":     {[]string{"doctor", "--cloud=local", "--node-id=n", "--local-pool=" + dir, "--output=xml"}, 2, "table or json"},
-		"help":               {[]string{"doctor", "--help"}, 0, "cloudblock-controller doctor"},
-		"a warning is no 1":  {[]string{"doctor", "--cloud=local", "--node-id=n", "--local-pool=" + dir, "--local-pool=b=" + dir + "/b"}, 0, "warning  pool b"},
-		"the remedy follows": {[]string{"doctor", "--cloud=linode", "--cluster-id=prod", "--region=us-ord", "--credentials-file=" + dir + "/none"}, 1, "=> put the credentials into that file"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cmd := program(t, tc.args...)
-			out, _ := cmd.CombinedOutput()
-			if got := cmd.ProcessState.ExitCode(); got != tc.code || !strings.Contains(string(out), tc.says) {
-				t.Errorf("%q exits with %d, want %d and %q in:\n%s", tc.args, got, tc.code, tc.says, out)
 			}
 		})
 	}

@@ -313,8 +313,7 @@ func (h *history) rename(v *thing) {
 }
 
 // L4: three clusters share an account. Whatever they have done, no report calls a volume an orphan that something needs
-// or that is not its cluster's, every orphan that a report can know is called so, and the sums are those that another
-// program counts. HISTORIES is the number of histories in each cloud.
+// or that is not its cluster's, and every orphan that a report can know is called so. HISTORIES is the number of histories in each cloud.
 func TestNoHistoryMakesAnOrphanOfWhatIsNeeded(t *testing.T) {
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("HISTORIES"), "6"))
 	ok(t, err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func TestProgramOnLinode(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := program(t, "--cloud=linode", "--credentials-file="+file, "--api-endpoint="+account.URL, "--endpoint="+endpoint,
-		"--metadata-endpoint="+account.Metadata(machine), "--cluster-id=prod", "--volume-name-prefix=k8s-")
+		"--metadata-endpoint="+account.Metadata(machine), "--cluster-id=prod", "--tag=team=a", "--volume-name-prefix=k8s-")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -50,6 +51,9 @@ func TestProgramOnLinode(t *testing.T) {
 	if vol.GetCapacityBytes() != 10<<30 || vol.GetVolumeContext()["linode.csi.cloudblock.io/device-name"] != "scsi-0Linode_Volume_k8s-pvc-1" ||
 		vol.GetAccessibleTopology()[0].GetSegments()["topology.linode.csi.cloudblock.io/region"] != emulator.DefaultRegion || !account.Volumes()[0].Encrypted {
 		t.Errorf("CreateVolume = %v, want 10 GiB, encrypted, the device's name and the region", vol)
+	}
+	if tags := account.Volumes()[0].Tags; !slices.Contains(tags, "team:a") {
+		t.Errorf("the volume has the tags %q, want that of the flag among them", tags)
 	}
 	expand := &csi.ControllerExpandVolumeRequest{VolumeId: vol.GetVolumeId(), CapacityRange: &csi.CapacityRange{RequiredBytes: 15 << 30}, VolumeCapability: raw}
 	if got, err := client.ControllerExpandVolume(ctx, expand); err != nil || got.GetCapacityBytes() != 15<<30 || got.GetNodeExpansionRequired() {
@@ -106,51 +110,9 @@ func TestProgramKeepsClonesAsSnapshots(t *testing.T) {
 	if err != nil || len(list.GetEntries()) != 1 {
 		t.Errorf("ListVolumes = %v, %v, want the volume alone", list, err)
 	}
-	for !strings.Contains(log.String(), "billed as a volume") {
-		if ctx.Err() != nil {
-			t.Fatalf("the log does not say what a snapshot costs:\n%s", log.String())
-		}
-		<-time.After(10 * time.Millisecond)
-	}
+	eventually(t, "the log says what a snapshot costs", func() bool { return strings.Contains(log.String(), "billed as a volume") })
 	if text := log.String(); !strings.Contains(text, `"dollars_per_gib_and_month":0.1`) {
 		t.Errorf("the log lacks the price:\n%s", text)
-	}
-}
-
-// C13: with the vendor's name a handle has the name of its volume at the creation. The attacher compares handles, so a
-// renamed volume has to be listed as in its PersistentVolume, or it is attached again at each comparison.
-func TestARenamedVolumeIsListedUnderItsHandle(t *testing.T) {
-	account := emulator.Start(t, emulator.Options{Linodes: 1})
-	file, endpoint := filepath.Join(t.TempDir(), "token"), "unix://"+filepath.Join(t.TempDir(), "c.sock")
-	if err := os.WriteFile(file, []byte(account.Token), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := program(t, "--cloud=linode", "--driver-name=linodebs.csi.linode.com", "--credentials-file="+file, "--api-endpoint="+account.URL,
-		"--endpoint="+endpoint, "--region="+emulator.DefaultRegion, "--cluster-id=prod")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	client := csi.NewControllerClient(drivertest.Dial(t, endpoint))
-	id, err := account.AddVolume(emulator.Volume{Label: "pvc-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	handle, node := strconv.Itoa(id)+"-pvc-1", strconv.Itoa(account.Linodes()[0])
-	account.Attached(id, account.Linodes()[0])
-	if err := account.Rename(id, "data"); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	// The attacher does this for a volume that the list lacks.
-	if _, err := client.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
-		VolumeId: handle, NodeId: node, VolumeCapability: createRequest("pvc-1").GetVolumeCapabilities()[0],
-	}, grpc.WaitForReady(true)); err != nil {
-		t.Fatal(err)
-	}
-	list, err := client.ListVolumes(ctx, &csi.ListVolumesRequest{})
-	if err != nil || len(list.GetEntries()) != 1 || list.GetEntries()[0].GetVolume().GetVolumeId() != handle {
-		t.Errorf("ListVolumes = %v, %v, want %s", list, err, handle)
 	}
 }
 
@@ -174,7 +136,7 @@ func TestReadinessNamesTheScopesThatAreMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	const lacks = "the API token lacks the scope linodes:read_write"
-	if text := scrape(t, "http://"+address+"/readyz"); !strings.Contains(text, lacks) {
+	if _, text := drivertest.Page(t, "http://"+address+"/readyz"); !strings.Contains(text, lacks) {
 		t.Errorf("/readyz says %q, want %q", text, lacks)
 	}
 	_ = cmd.Process.Kill()

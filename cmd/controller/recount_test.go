@@ -1,15 +1,9 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"math/big"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -99,8 +93,8 @@ func (h *history) write(file, cluster string, l listing) bool {
 	return len(handles) > 0
 }
 
-// expected returns what a cluster's report has to say about a thing: whether it is an orphan, and its names in the list.
-func (h *history) expected(v *thing, cluster string, l listing) (orphan, ns, class string) {
+// expected returns what a cluster's report has to say about a thing: whether it is an orphan.
+func (h *history) expected(v *thing, cluster string, l listing) string {
 	var claims, open []*entry // with a claim, and without a listed volume
 	volumes, contents, half := 0, 0, false
 	for _, other := range h.things {
@@ -126,20 +120,20 @@ func (h *history) expected(v *thing, cluster string, l listing) (orphan, ns, cla
 	listed := e != nil && e.handle != "" && (v.kind == kindVolume && e.volume && l.volumes || v.kind == kindSnapshot && l.snapshots)
 	switch {
 	case l.handles:
-		return "", "", ""
+		return ""
 	case listed:
-		return "no", e.ns, e.class
+		return "no"
 	case v.maker == "":
-		return "unknown", "", ""
+		return "unknown"
 	case v.maker != cluster || v.temporary:
-		return "no", "", ""
+		return "no"
 	case v.attached || l.age < time.Hour,
 		v.kind == kindVolume && (!l.volumes || volumes == 0 || !l.claims || len(claims) == 0),
 		v.kind == kindVolume && slices.ContainsFunc(open, func(o *entry) bool { return !v.tagged || o.ns == v.ns && o.name == v.claim }),
 		v.kind == kindSnapshot && (!l.snapshots || contents == 0 || half):
-		return "unknown", "", ""
+		return "unknown"
 	}
-	return "yes", "", ""
+	return "yes"
 }
 
 // checkReport compares the report of a cluster with the history and with the account.
@@ -176,7 +170,7 @@ func (h *history) checkReport(cluster, file string) tally {
 	for _, v := range h.things {
 		said.Objects++
 		r, there := rows[v.id]
-		want, _, _ := h.expected(v, cluster, l)
+		want := h.expected(v, cluster, l)
 		if !there || r.Kind != v.kind || r.Orphan != want {
 			h.t.Errorf("%s, %+v: %s is an orphan: %q, want %q (%+v)", cluster, l, v.id, r.Orphan, want, *v)
 		}
@@ -189,7 +183,6 @@ func (h *history) checkReport(cluster, file string) tally {
 			said.Unknown++
 		}
 	}
-	h.checkSums(cluster, l, flags)
 	return said
 }
 
@@ -199,136 +192,4 @@ func (h *history) rowsOf(flags ...string) (rows []row) {
 	ok(h.t, err)
 	ok(h.t, json.Unmarshal([]byte(out), &rows))
 	return rows
-}
-
-// count is a sum as this file counts it: numbers, and GiB and prices as fractions.
-type count struct {
-	volumes, snapshots, unpriced, orphans, unknown int
-	gib, snapshotGiB, price                        big.Rat
-	priced                                         bool
-}
-
-func (c *count) String() string {
-	price := ""
-	if c.priced {
-		price = c.price.FloatString(6)
-	}
-	return fmt.Sprintf("%d volumes %s GiB, %d snapshots %s GiB, price %s, %d without, orphans %d, %d unknown",
-		c.volumes, c.gib.FloatString(3), c.snapshots, c.snapshotGiB.FloatString(3), price, c.unpriced, c.orphans, c.unknown)
-}
-
-// checkSums compares the sums with those of the account's own state.
-func (h *history) checkSums(cluster string, l listing, flags []string) {
-	h.t.Helper()
-	prices := map[string]string{kindVolume: []string{"0.1", "0.119", "0.0357", "12"}[h.rand.IntN(4)]}
-	if flags = append(flags, "--sum-by=class,cluster,orphan,namespace", "--output=csv", "--price="+prices[kindVolume]); h.rand.IntN(2) == 0 {
-		prices[kindSnapshot] = "0.06"
-		flags = append(flags, "--snapshot-price=0.06")
-	}
-	if h.account.Name() == "linode" {
-		if h.rand.IntN(4) == 0 {
-			flags, prices[kindVolume] = append(flags, "--price=auto"), "0.1"
-		}
-		prices[kindSnapshot] = cmp.Or(prices[kindSnapshot], prices[kindVolume]) // a snapshot is billed as a volume
-	}
-	want := h.recount(cluster, l, prices)
-	out, err := h.volumes(flags...)
-	ok(h.t, err)
-	lines, err := csv.NewReader(strings.NewReader(out)).ReadAll()
-	ok(h.t, err)
-	got := map[string]string{}
-	for _, line := range lines[1:] {
-		f := map[string]string{}
-		for i, head := range lines[0] {
-			f[head] = line[i]
-		}
-		decimal := func(text string, digits int) string {
-			n, is := new(big.Rat).SetString(text)
-			if !is {
-				return text
-			}
-			return n.FloatString(digits)
-		}
-		got[strings.Join([]string{f["cluster"], f["pvcNamespace"], f["class"], f["orphan"]}, "|")] = fmt.Sprintf("%s volumes %s GiB, %s snapshots %s GiB, price %s, %s without, orphans %s, %s unknown",
-			f["volumes"], decimal(f["gib"], 3), f["snapshots"], decimal(f["snapshotGiB"], 3), decimal(f["pricePerMonth"], 6), f["withoutPrice"], f["orphans"], f["orphansUnknown"])
-	}
-	if !maps.Equal(got, want) {
-		var b bytes.Buffer
-		for _, key := range slices.Sorted(maps.Keys(got)) {
-			fmt.Fprintln(&b, "got ", key, got[key])
-		}
-		for _, key := range slices.Sorted(maps.Keys(want)) {
-			fmt.Fprintln(&b, "want", key, want[key])
-		}
-		h.t.Errorf("%s, %+v, %q:\n%s", cluster, l, flags, &b)
-	}
-}
-
-var inDescription = regexp.MustCompile(`pvc-namespace=([^;]+)`)
-
-// recount counts what the account has, group by group, with the marks and names that the account shows.
-func (h *history) recount(cluster string, l listing, prices map[string]string) map[string]string {
-	h.t.Helper()
-	known := map[string]*thing{}
-	for _, v := range h.things {
-		known[v.id] = v
-	}
-	sums := map[string]*count{}
-	put := func(id, kind string, size int64, tags []string, description string) {
-		v := known[id]
-		var mark, tagged string
-		for _, tag := range tags {
-			if value, is := strings.CutPrefix(tag, "cloudblock-cluster:"); is {
-				mark = value
-			}
-			if value, is := strings.CutPrefix(tag, "cloudblock-pvc-namespace:"); is {
-				tagged = value
-			}
-		}
-		if found := inDescription.FindStringSubmatch(description); found != nil {
-			tagged = found[1]
-		}
-		if mark != "" && mark != v.maker {
-			h.t.Fatalf("%s has the mark of %q, and %q made it", id, mark, v.maker)
-		}
-		if mark == "" && v.temporary {
-			mark = map[bool]string{true: cluster, false: "another"}[v.maker == cluster]
-		}
-		orphan, ns, class := h.expected(v, cluster, l)
-		key := strings.Join([]string{cmp.Or(mark, "unknown"), cmp.Or(ns, tagged, "unknown"), cmp.Or(class, "unknown"), cmp.Or(orphan, "unknown")}, "|")
-		if sums[key] == nil {
-			sums[key] = &count{}
-		}
-		c, gib := sums[key], big.NewRat(size, 1<<30)
-		if kind == kindVolume {
-			c.volumes++
-			c.gib.Add(&c.gib, gib)
-		} else {
-			c.snapshots++
-			c.snapshotGiB.Add(&c.snapshotGiB, gib)
-		}
-		if price, is := new(big.Rat).SetString(prices[kind]); is {
-			c.priced = true
-			c.price.Add(&c.price, price.Mul(price, gib))
-		} else {
-			c.unpriced++
-		}
-		switch orphan {
-		case "yes":
-			c.orphans++
-		case "", "unknown":
-			c.unknown++
-		}
-	}
-	for _, v := range h.account.Volumes() {
-		put(v.ID, kindVolume, v.Size, v.Tags, v.Description)
-	}
-	for _, s := range h.account.Snapshots() {
-		put(s.ID, kindSnapshot, known[s.ID].size, s.Tags, "")
-	}
-	texts := map[string]string{}
-	for key, c := range sums {
-		texts[key] = c.String()
-	}
-	return texts
 }

@@ -189,10 +189,8 @@ func killedAt(t *testing.T, number int, after bool) {
 	cmd := m.command(nextZone)
 	ok(t, cmd.Start())
 	route := <-struck
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for after && route == "DiskService/Relocate" && m.moves() == 0 { // until it takes effect
-		<-tick.C
+	if after && route == "DiskService/Relocate" {
+		eventually(t, "it takes effect", func() bool { return m.moves() > 0 })
 	}
 	ok(t, cmd.Process.Kill())
 	close(killed)
@@ -218,11 +216,7 @@ func TestRelocateInterrupted(t *testing.T) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	ok(t, cmd.Start())
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for m.moves() == 0 {
-		<-tick.C
-	}
+	eventually(t, "the cloud moves it", func() bool { return m.moves() > 0 })
 	ok(t, cmd.Process.Signal(os.Interrupt))
 	if err := cmd.Wait(); err == nil || !strings.Contains(stderr.String(), "goes on") {
 		t.Errorf("%v, want that it ends before the move and says that it goes on:\n%s", err, stderr.String())

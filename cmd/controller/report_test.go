@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -308,6 +309,41 @@ func TestReportOfAPool(t *testing.T) {
 	out, err = volumes(t, dir, "--claimed="+file, "--unused=30d", "--output=csv")
 	if ok(t, err); !strings.Contains(out, kept) || !strings.Contains(out, lost) || strings.Count(out, ",unknown,") != 1 {
 		t.Errorf("the list is %s, want both, and that the time of %s is unknown", out, lost)
+	}
+}
+
+// The sums count each kind, and price a snapshot as a volume only where the cloud bills it so and no price of snapshots is given. Sums of
+// decimal prices are exact.
+func TestSumsOfAReport(t *testing.T) {
+	of := func(kind, zone, cluster, class, orphan string, gib int64) row {
+		return row{Kind: kind, Zone: zone, Cluster: cluster, Class: class, Orphan: orphan, Size: gib << 30, made: true}
+	}
+	for name, tc := range map[string]struct {
+		asVolumes bool
+		snapshots *float64
+		price     float64 // of the group with the snapshot
+		unpriced  int
+	}{
+		"no price of a snapshot":      {false, nil, 0.34, 1},
+		"billed as a volume":          {true, nil, 0.64, 0},
+		"a price of its own":          {false, new(0.06), 0.52, 0},
+		"a price, billed as a volume": {true, new(0.06), 0.52, 0},
+	} {
+		rows := []row{
+			of(kindVolume, "near", "prod", "", "", 1), of(kindVolume, "near", "prod", "slow", orphanYes, 1), of(kindVolume, "dear", "prod", "slow", orphanNo, 2),
+			of(kindSnapshot, "near", "prod", "slow", unknown, 3), of(kindVolume, "near", "", "fast", "", 1),
+		}
+		cfg := volumesConfig{price: new(0.1), snapshotPrice: tc.snapshots, regions: map[string]float64{"dear": 0.12}}
+		cfg.backend.snapshotsAreVolumes = tc.asVolumes
+		cfg.setPrices(rows)
+		want := []sum{
+			{Cluster: "another", Class: "fast", Volumes: 1, GiB: 1, Price: new(0.1), UnknownOrphans: 1},
+			{Cluster: "prod", Class: "slow", Volumes: 2, GiB: 3, Snapshots: 1, SnapshotGiB: 3, Price: new(tc.price), Unpriced: tc.unpriced, Orphans: 1, UnknownOrphans: 1},
+			{Cluster: "prod", Class: unknown, Volumes: 1, GiB: 1, Price: new(0.1), UnknownOrphans: 1},
+		}
+		if got := sumBy(rows, []string{"cluster", "class"}); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: the sums are %+v, want %+v", name, got, want)
+		}
 	}
 }
 

@@ -47,14 +47,7 @@ func TestOneIDJoinsTheLinesOfARequest(t *testing.T) {
 	for _, cloud := range accounts.Names() {
 		t.Run(cloud, func(t *testing.T) {
 			t.Parallel()
-			account, err := accounts.Start(cloud, accounts.Options{Machines: 1, Takes: clock.Fixed(1500 * time.Millisecond)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = account.Close() })
-			if err := account.Listen(t.Context(), "127.0.0.1:0"); err != nil {
-				t.Fatal(err)
-			}
+			account := startAccount(t, cloud, accounts.Options{Machines: 1, Takes: clock.Fixed(1500 * time.Millisecond)})
 			dir, log := t.TempDir(), &drivertest.Log{}
 			flags, err := account.Controller(dir)
 			if err != nil {

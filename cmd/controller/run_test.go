@@ -28,13 +28,8 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
@@ -133,11 +128,7 @@ func TestProgramOnLocal(t *testing.T) {
 		t.Errorf("NodeGetCapabilities = %v, %v", caps, err)
 	}
 	driveLocal(ctx, t, csi.NewControllerClient(conn), here)
-	if res, err := http.Get("http://" + address + "/readyz"); err != nil || res.StatusCode != http.StatusOK {
-		t.Errorf("/readyz = %v, %v", res, err)
-	} else {
-		_ = res.Body.Close()
-	}
+	wantPage(t, address, "readyz", http.StatusOK, "")
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -180,46 +171,6 @@ func driveLocal(ctx context.Context, t *testing.T, client csi.ControllerClient, 
 	list, err := client.ListVolumes(ctx, &csi.ListVolumesRequest{})
 	if err != nil || len(list.GetEntries()) > 0 {
 		t.Errorf("ListVolumes = %v, %v, want none", list, err)
-	}
-}
-
-// C1 and C3: inside the whole stack a repeated CreateVolume returns exactly the first answer, even if that was lost, and there is
-// one volume.
-func TestRepeatedCreateAnswersTheSame(t *testing.T) {
-	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	backend := memory.New(memory.Config{})
-	stack := middleware.Stack(backend, wait.Backoff{})
-	service := controller.New(stack, names)
-	source, err := service.CreateVolume(t.Context(), createRequest("source"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	clone := createRequest("clone")
-	clone.CapacityRange.RequiredBytes *= 2
-	clone.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
-		Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: source.GetVolume().GetVolumeId()},
-	}}
-	for _, req := range []*csi.CreateVolumeRequest{createRequest("blank"), clone} {
-		backend.Account().Arm(memory.CallCreateVolume, memory.LoseAnswer())
-		first, err := service.CreateVolume(t.Context(), req)
-		if err != nil {
-			t.Fatalf("CreateVolume(%s) with a lost answer: %v", req.GetName(), err)
-		}
-		again, err := service.CreateVolume(t.Context(), req)
-		if err != nil || !proto.Equal(first, again) || !proto.Equal(again.GetVolume().GetContentSource(), req.GetVolumeContentSource()) {
-			t.Errorf("CreateVolume(%s) = %v, then %v, %v", req.GetName(), first, again, err)
-		}
-		larger := proto.Clone(req).(*csi.CreateVolumeRequest)
-		larger.Parameters = map[string]string{"type": "other"}
-		if _, err := service.CreateVolume(t.Context(), larger); !errors.Is(err, fault.Conflict) {
-			t.Errorf("CreateVolume(%s) with other parameters: %v, want %v", req.GetName(), err, fault.Conflict)
-		}
-	}
-	if list, err := backend.ListVolumes(t.Context(), cloud.Page{}); err != nil || len(list.Volumes) != 3 {
-		t.Errorf("there are %d volumes, %v, want 3", len(list.Volumes), err)
 	}
 }
 

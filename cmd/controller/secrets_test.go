@@ -31,14 +31,7 @@ func TestTheControllerShowsNoSecret(t *testing.T) {
 		for _, place := range []string{"in the file", "in the variable"} {
 			t.Run(cloud+" "+place, func(t *testing.T) {
 				t.Parallel()
-				account, err := accounts.Start(cloud, accounts.Options{Token: tokenCanary, Machines: 1})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = account.Close() })
-				if err := account.Listen(t.Context(), "127.0.0.1:0"); err != nil {
-					t.Fatal(err)
-				}
+				account := startAccount(t, cloud, accounts.Options{Token: tokenCanary, Machines: 1})
 				showNoSecret(t, account, place == "in the variable")
 			})
 		}
@@ -71,7 +64,7 @@ func showNoSecret(t *testing.T, account accounts.Account, variable bool) {
 
 	seen := map[string]string{"the errors": strings.Join(callAll(t, conn, account), "\n")}
 	for _, page := range []string{"/metrics", "/readyz"} {
-		seen[page] = scrape(t, "http://"+address+page)
+		_, seen[page] = drivertest.Page(t, "http://"+address+page)
 	}
 	for _, name := range []string{"cmdline", "children"} {
 		texts, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/%s", cmd.Process.Pid, name))
