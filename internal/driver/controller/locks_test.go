@@ -12,6 +12,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 type change func(ctx context.Context, r *rig, volume string) error
@@ -95,12 +96,7 @@ func TestASecondChangeOfWhatIsBeingChangedIsAborted(t *testing.T) {
 // untilHeld returns when the armed call has reached the backend.
 func untilHeld(t *testing.T, r *rig, call memory.Call) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); r.cloud.Account().Armed(call) > 0; {
-		if time.Now().After(end) {
-			t.Fatalf("%s never came to the backend", call)
-		}
-		<-time.After(time.Millisecond)
-	}
+	expect.Eventually(t, string(call)+" comes to the backend", func() bool { return r.cloud.Account().Armed(call) == 0 })
 }
 
 func TestALockEndsWithItsCall(t *testing.T) {
@@ -119,13 +115,7 @@ func TestALockEndsWithItsCall(t *testing.T) {
 					t.Fatal("the call ended well, so the test proves nothing")
 				}
 				// The caller's deadline may end before the program's: the handler gets a moment to end.
-				var err error
-				for end := time.Now().Add(10 * time.Second); time.Now().Before(end); <-time.After(time.Millisecond) {
-					if err = begin(ctxOf(t), r, volume); status.Code(err) != codes.Aborted {
-						return
-					}
-				}
-				t.Errorf("the lock outlived its call: %v", err)
+				expect.Eventually(t, "the lock ends with its call", func() bool { return status.Code(begin(ctxOf(t), r, volume)) != codes.Aborted })
 			})
 		}
 	}
