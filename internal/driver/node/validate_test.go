@@ -230,21 +230,13 @@ func TestWrongInputIsNamedAndTouchesNothing(t *testing.T) {
 	}
 }
 
+// hostileIDs are some of those that CheckVolumeID refuses, whose own test has the others.
 func hostileIDs() map[string]string {
 	return map[string]string{
-		"missing":               "",
-		"leads upwards":         "../volumes/0123456789abcdef0123456789abcdef",
-		"leads upwards later":   "node-a/../0123456789abcdef0123456789abcdef",
-		"has a query":           anyGoodID + "?force=1",
-		"has a fragment":        anyGoodID + "#x",
-		"has a space":           "node-a/0123456789abcdef 0123456789abcde",
-		"is a space":            " ",
-		"has unicode":           "node-a/0123456789abcdef0123456789abcdeé",
-		"has a zero byte":       "node-a/0123456789abcdef\x000123456789abcde",
-		"has a percent":         "node-a%2f0123456789abcdef0123456789abcdef",
-		"is 10 kB":              strings.Repeat("a", 10000),
-		"begins with a slash":   "/node-a/0123456789abcdef0123456789abcdef",
-		"ends with a line feed": anyGoodID + "\n",
+		"missing":         "",
+		"leads upwards":   "../volumes/0123456789abcdef0123456789abcdef",
+		"has a zero byte": "node-a/0123456789abcdef\x000123456789abcde",
+		"is 10 kB":        strings.Repeat("a", 10000),
 	}
 }
 
