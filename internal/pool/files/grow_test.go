@@ -113,7 +113,9 @@ func TestLostReservationIsCountedAndRestored(t *testing.T) {
 	must(t, err)
 	f, err := os.OpenFile(p.ImagePath(r.ID), os.O_RDWR, 0)
 	must(t, err)
-	must(t, unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, small, 8*small))
+	for at := small; at < 9*small; at += small / 64 { // more holes than the kernel tells of in one answer
+		must(t, unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, small/64-4096))
+	}
 	must(t, f.Close())
 
 	if e, err := p.Get(t.Context(), r.ID); err != nil || e.Allocated > 3*small {

@@ -175,35 +175,6 @@ func TestOnlyTheOwnerCanRead(t *testing.T) {
 	}))
 }
 
-// C14: if the disk of the pool is unmounted while the programs run, the folder is empty. NotFound would then be wrong,
-// and the cluster would drop the volume.
-func TestPoolThatVanishedIsNotTakenForEmpty(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "pool")
-	p := openPool(t, dir)
-	r := mustCreate(t, p, "a", small)
-	must(t, os.Rename(dir, dir+".away"))
-	must(t, os.Mkdir(dir, 0o700))
-
-	_, err := p.Get(t.Context(), r.ID)
-	wantKind(t, "Get", err, fault.Precondition)
-	wantKind(t, "Delete", p.Delete(t.Context(), r.ID), fault.Precondition)
-	wantKind(t, "Check", p.Check(t.Context()), fault.Precondition)
-	wantReason(t, "Check", p.Check(t.Context()), fault.PoolUnusable)
-	if found, err := os.ReadDir(dir); err != nil || len(found) > 0 {
-		t.Errorf("the bare folder now holds %v, %v", found, err)
-	}
-
-	openPool(t, dir)
-	_, err = p.List(t.Context())
-	wantKind(t, "List of a pool that replaced it", err, fault.Precondition)
-
-	must(t, os.RemoveAll(dir))
-	must(t, os.Rename(dir+".away", dir))
-	if e, err := p.Get(t.Context(), r.ID); err != nil || e.Kind != pool.Whole {
-		t.Errorf("Get after the disk is back = %+v, %v", e, err)
-	}
-}
-
 func TestCreateReservesInFull(t *testing.T) {
 	p := openPool(t, t.TempDir())
 	tags := []pool.Pair{{Name: "cloudblock-pvc", Value: "data"}}

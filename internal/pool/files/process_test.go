@@ -102,13 +102,6 @@ func command(t *testing.T, what, dir string, id pool.ID) *exec.Cmd {
 
 const volumesWithRoom = 20
 
-func TestFiftyCreatesAtOnceInRoomForTwenty(t *testing.T) {
-	p := openPool(t, t.TempDir())
-	made, err := createMany(t.Context(), p, 50, "v", small)
-	must(t, err)
-	checkFull(t, p, made)
-}
-
 // L2: processes that share a pool do not promise the same space twice.
 func TestFiftyCreatesInFourProcessesInRoomForTwenty(t *testing.T) {
 	dir := t.TempDir()
