@@ -79,8 +79,8 @@ func (h *host) startAccount(t *testing.T) accounts.Account {
 	return &accounts.Yandex{Cloud: c}
 }
 
-// TestWholeLife takes a volume of an emulated account through its life: the controller program asks the cloud, which plugs a
-// disk into the machine, where the node program finds it.
+// E5: a volume of an emulated account goes through its life: the controller program asks the cloud, which plugs a disk into the
+// machine, where the node program finds it. It grows while it is detached, and the next stage grows its filesystem.
 func TestWholeLife(t *testing.T) {
 	notShort(t)
 	onEachCloud(t, func(t *testing.T, h *host) {
