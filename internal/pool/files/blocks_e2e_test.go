@@ -237,23 +237,6 @@ func TestGrowthBetweenTwoSnapshots(t *testing.T) {
 	wantKind(t, "a start beyond the size", p.ReadBlocks(t.Context(), pool.BlocksRequest{Target: base, From: small + 1}, nil), fault.OutOfRange)
 }
 
-// C16: a hole that was punched after the first snapshot is a change.
-func TestPunchedHolesAreReported(t *testing.T) {
-	p := poolBelow(t, "xfs", inMemory(t))
-	v := mustCreate(t, p, "v", small)
-	e := edit(t, p, v.ID)
-	e.write(0, 8*block)
-	base := snap(t, p, "base", v.ID)
-	e.fallocate(unix.FALLOC_FL_PUNCH_HOLE, 2*block, 3*block)
-	must(t, p.Reserve(t.Context(), v.ID)) // as the next stage does
-	target := snap(t, p, "target", v.ID)
-	want := []pool.Range{{Start: 2 * block, Length: 3 * block}}
-	if got, _, _ := readBlocks(t, p, pool.BlocksRequest{Base: base, Target: target}); !slices.Equal(got, want) {
-		t.Errorf("changed are %v, want %v", got, want)
-	}
-	compare(t, p, base, target)
-}
-
 // C16: the snapshots of a clone are of the clone, also when it shares all blocks with the volume.
 func TestSnapshotsOfTwoVolumesAreNotCompared(t *testing.T) {
 	p := poolBelow(t, "xfs", inMemory(t))
