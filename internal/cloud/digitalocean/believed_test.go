@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
@@ -148,28 +147,6 @@ func TestAFreshActionMayBeMissing(t *testing.T) {
 			t.Errorf("%d writes for one attach", n)
 		}
 	})
-}
-
-// Where the list of actions cannot be had, each that waits asks for its own.
-func TestActionsAreFollowedWithoutTheirList(t *testing.T) {
-	for name, status := range map[string]int{"it fails": 500, "the token may not read it": 403} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(4 * time.Second))})
-				c := open(t, account, func(cfg *digitalocean.Config) { cfg.Tick = 0 })
-				ids := []cloud.VolumeID{volume(t, c, "a").ID, volume(t, c, "b").ID}
-				account.Arm(emulator.Fault{Method: "GET", Route: "/v2/actions", Effect: faults.Effect{Status: status}})
-				began := time.Now()
-				cloudtest.AtOnce(t, 2, func(n int) error {
-					_, err := c.Attach(t.Context(), ids[n], []cloud.NodeID{node1, node2}[n])
-					return err
-				})
-				if took := time.Since(began); took > 6*time.Second {
-					t.Errorf("two attaches of 4 s took %s", took)
-				}
-			})
-		})
-	}
 }
 
 // P1: a refusal of one route that asks for a longer wait than the limit of a minute ever does, while the hour's budget is not used up,

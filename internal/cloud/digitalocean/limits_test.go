@@ -41,3 +41,24 @@ func TestTheMinutesLimitFollowsTheHours(t *testing.T) {
 		})
 	}
 }
+
+// P1: a volume that is attached and detached all day has a history of many pages. A refusal is explained by the first, before and after
+// the read of the volume.
+func TestALongHistoryCostsOnePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{})
+		c := open(t, account)
+		id := volume(t, c, "a").ID
+		for range 150 {
+			_, err := c.Attach(t.Context(), id, node1)
+			must(t, err)
+			must(t, c.Detach(t.Context(), id, node1))
+		}
+		synctest.Wait()
+		account.ResetStats()
+		must(t, c.Detach(t.Context(), id, node1))
+		if n := account.Stats().Routes["GET "+actionsRoute]; n != 2 {
+			t.Errorf("%d reads of the history, want 2", n)
+		}
+	})
+}

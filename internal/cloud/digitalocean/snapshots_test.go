@@ -241,22 +241,3 @@ func TestAVolumeDeletedWhileItGrewHasNotGrown(t *testing.T) {
 		want(t, <-done, fault.NotFound)
 	})
 }
-
-// C8: a snapshot whose answer was lost is found by the repeat, although the rule of 10 minutes hides it.
-func TestALostSnapshotIsFoundBehindTheRuleOf10Minutes(t *testing.T) {
-	account := start(t, emulator.Options{Rules: emulator.Rules{SnapshotInterval: clock.Fixed(10 * time.Minute)}})
-	c := stack(open(t, account))
-	vol := volume(t, c, "a")
-	account.Arm(emulator.Fault{Method: "POST", Route: "/v2/volumes/{volume_id}/snapshots", Times: 1, Effect: faults.Effect{Lost: faults.LostAfter}})
-	var snap cloud.Snapshot
-	var err error
-	for range 2 {
-		if snap, err = c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID}); err == nil {
-			break
-		}
-		want(t, err, fault.Uncertain)
-	}
-	if err != nil || len(account.Snapshots()) != 1 {
-		t.Errorf("the repeat = %+v, %v, and there are %d snapshots", snap, err, len(account.Snapshots()))
-	}
-}

@@ -11,21 +11,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 )
 
-// C7: the first acceptable region that has volumes is taken.
-func TestARegionWithoutVolumesIsPassedOver(t *testing.T) {
-	account := start(t, emulator.Options{})
-	c := open(t, account)
-	req := request("a")
-	req.Zones = []string{"nyc2", "nowhere9", "ams3", "fra1"}
-	vol, err := c.CreateVolume(t.Context(), req)
-	if err != nil || vol.Zone != "ams3" {
-		t.Errorf("CreateVolume = %+v, %v, want it in ams3", vol, err)
-	}
-	req.Name, req.Zones = "b", []string{"nyc2"}
-	_, err = c.CreateVolume(t.Context(), req)
-	want(t, err, fault.Exhausted, "nyc2")
-}
-
 // A region that has volumes and refuses one because it is full, or closed to the account, is passed over too, and a quota
 // is none of the request's mistakes, whatever status it has.
 func TestARegionThatIsFullIsPassedOver(t *testing.T) {
