@@ -6,15 +6,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
 )
 
@@ -53,28 +48,6 @@ func TestAVolumeThatIsBeingDeletedIsNotFound(t *testing.T) {
 		body := fmt.Sprintf(`{"data":[{"id":45,"label":%q,"status":%q}],"page":1,"pages":1,"results":1}`, label, status)
 		_, err := open(t, account, answering("GET", 200, "application/json", body)).FindVolume(t.Context(), "ab")
 		want(t, err, kind)
-	}
-}
-
-// Where the list of those that wait cannot be had, each asks for its own.
-func TestVolumesAreFollowedWithoutTheirList(t *testing.T) {
-	for name, status := range map[string]int{"it fails": 500, "it is refused": 400} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				account := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(4 * time.Second))})
-				c := open(t, account, asItIs)
-				ids := []cloud.VolumeID{volume(t, c, "ab").ID, volume(t, c, "cd").ID}
-				account.Arm(emulator.Fault{Method: "GET", Route: volumesRoute, Effect: faults.Effect{Status: status}})
-				began := time.Now()
-				cloudtest.AtOnce(t, 2, func(n int) error {
-					_, err := c.Attach(t.Context(), ids[n], []cloud.NodeID{node1, node2}[n])
-					return err
-				})
-				if took := time.Since(began); took > 6*time.Second {
-					t.Errorf("two attaches of 4 s took %s", took)
-				}
-			})
-		})
 	}
 }
 
