@@ -69,7 +69,8 @@ func runPackage(ctx context.Context, pkg string, names []string, results map[tes
 	}
 	// The race detector needs cgo; what the tests compile is without it, as everywhere else.
 	cmd := exec.CommandContext(ctx, "go", "test", "-race", "-exec", "env CGO_ENABLED=0", "-vet=off", "-count=1", "-parallel", "6",
-		"-tags", "e2e", "-timeout", "20m", "-json", "-run", "^("+strings.Join(tops, "|")+")$", "./"+pkg)
+		"-tags", "e2e", "-timeout", "20m", "-json", "-run", "^("+strings.Join(tops, "|")+")$", ".")
+	cmd.Dir = pkg // it may be of another module
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
