@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -25,6 +24,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 // Patience bounds every wait of a test; nothing takes that long.
@@ -99,21 +99,8 @@ func Ready(t testing.TB, conn *grpc.ClientConn) {
 // Page returns the status and the text of a page of a program.
 func Page(t testing.TB, url string) (code int, text string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(Waiting(t), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	answer, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = answer.Body.Close() }()
-	all, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(all)
+	answer := expect.Fetch(t, http.MethodGet, url, "")
+	return answer.Status, answer.Body
 }
 
 // FreeAddress returns a loopback address that nobody listens on. Its port is none of those that the kernel gives to
