@@ -144,7 +144,7 @@ func TestServeErrorsAndPanics(t *testing.T) {
 		"a kind becomes its code":       {func() error { return fmt.Errorf("x: %w", fault.Exhausted) }, codes.ResourceExhausted, `"code":"ResourceExhausted"`},
 		"an error without a kind":       {func() error { return errors.New("x") }, codes.Internal, `"code":"Internal"`},
 		"a reason goes before the text": {func() error { return fmt.Errorf("x: %w", fault.NoSlot) }, codes.ResourceExhausted, `"error":"CB-NO-SLOT: x: `},
-		"a long text":                   {func() error { return fmt.Errorf("%s: %w", long, fault.Precondition) }, codes.FailedPrecondition, long},
+		"a long text":                   {func() error { return fmt.Errorf("%w: %s: detach it", fault.WrongZone, long) }, codes.FailedPrecondition, long},
 		"a panic with words":            {func() error { panic("boom") }, codes.Internal, `"panic":"boom"`},
 		"a panic of the runtime":        {func() error { empty.VolumeId = "x"; return nil }, codes.Internal, "nil pointer dereference"},
 		"a panic with a whole struct":   {func() error { panic(handlers{}) }, codes.Internal, "a value of type driver_test.handlers"},
@@ -159,6 +159,9 @@ func TestServeErrorsAndPanics(t *testing.T) {
 			}
 			if err != nil && len(err.Error()) > 1024 {
 				t.Errorf("the error has %d bytes, more than a VolumeAttachment takes", len(err.Error()))
+			}
+			if says := status.Convert(err).Message(); name == "a long text" && (!strings.HasPrefix(says, "CB-WRONG-ZONE: ") || !strings.HasSuffix(says, "ön: detach it")) {
+				t.Errorf("a long message lost its reason or its end: %q", says)
 			}
 			if !strings.Contains(r.log.String(), tc.logged) {
 				t.Errorf("the log has no %s:\n%s", tc.logged, r.log)

@@ -55,13 +55,16 @@ func toStatus(err error) error {
 // begins with the code; then the attacher cannot store any error of it, and the pod's events have only a timeout.
 const maxMessage = 1024 - len("rpc error: code = FailedPrecondition desc = ")
 
-// short cuts the message of a status.
+// short takes the middle out of a long message: the reason is at its beginning, and what to do about it often at its end.
 func short(err error) error {
+	const gap = " ... "
+	const half = (maxMessage - len(gap)) / 2
 	s := status.Convert(err)
-	if len(s.Message()) <= maxMessage {
+	text := s.Message()
+	if len(text) <= maxMessage {
 		return err
 	}
-	return status.Error(s.Code(), strings.ToValidUTF8(s.Message()[:maxMessage], ""))
+	return status.Error(s.Code(), strings.ToValidUTF8(text[:half]+gap+text[len(text)-half:], ""))
 }
 
 // Final reports whether an orchestrator takes an error for final: it then need not undo the call. Kubernetes takes each code for
