@@ -25,8 +25,10 @@ func (b *Verbs) CheckCreate(req cloud.CreateVolumeRequest, caps cloud.Capabiliti
 		return nil, fmt.Errorf("it has no name: %w", fault.InvalidArgument)
 	case req.Size > b.traits.Largest:
 		return nil, fmt.Errorf("%s is more than %d GiB, the largest %s: %w", req.Size, b.traits.Largest/cloud.GiB, b.traits.VolumeWord, fault.OutOfRange)
-	case source.Snapshot != "" && !caps.Snapshots, source.Volume != "" && !caps.Clones:
-		return nil, fmt.Errorf("from %.80q: this cloud has no such copies: %w", source, fault.InvalidArgument)
+	case source.Snapshot != "" && !caps.Snapshots:
+		return nil, fmt.Errorf("from snapshot %.80q: this cloud has no snapshots: %w", source.Snapshot, fault.InvalidArgument)
+	case source.Volume != "" && !caps.Clones:
+		return nil, fmt.Errorf("from volume %.80q: this cloud has no clones: %w", source.Volume, fault.InvalidArgument)
 	case source.Snapshot != "" && !b.traits.SnapshotID(source.Snapshot):
 		return nil, fmt.Errorf("snapshot %.80q: %w: no snapshot has such an id", source.Snapshot, fault.NotFound)
 	case source.Volume != "" && !b.traits.VolumeID(source.Volume):

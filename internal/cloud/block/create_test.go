@@ -3,6 +3,7 @@ package block
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -48,10 +49,10 @@ func TestWhatNoAccountCanCreate(t *testing.T) {
 
 // C4: a source that is ignored would make an empty volume.
 func TestASourceThatTheCloudCannotCopy(t *testing.T) {
-	for _, source := range []cloud.Source{{Snapshot: "s"}, {Volume: "v"}} {
+	for says, source := range map[string]cloud.Source{`snapshot "s"`: {Snapshot: "s"}, `volume "v"`: {Volume: "v"}} {
 		_, err := making.CheckCreate(cloud.CreateVolumeRequest{Name: "a", Source: source}, cloud.Capabilities{}, "o")
-		if fault.Of(err) != fault.InvalidArgument {
-			t.Errorf("CheckCreate from %+v = %v, want fault.InvalidArgument", source, err)
+		if fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), says) {
+			t.Errorf("CheckCreate from %s = %v, want fault.InvalidArgument", says, err)
 		}
 	}
 }

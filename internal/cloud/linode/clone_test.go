@@ -80,7 +80,7 @@ func TestACopyThatCannotBeIsRefused(t *testing.T) {
 		}, fault.OutOfRange, "limit"},
 		"of an encrypted one in plain": {func(r *cloud.CreateVolumeRequest) { r.Source.Volume, r.Parameters = hidden.ID, open.Parameters }, fault.InvalidArgument, `encrypted: "true"`},
 		"of a plain one, encrypted":    {func(r *cloud.CreateVolumeRequest) { r.Source.Volume, r.Parameters = plain.ID, secret.Parameters }, fault.InvalidArgument, `encrypted: "false"`},
-		"from a snapshot":              {func(r *cloud.CreateVolumeRequest) { r.Source = cloud.Source{Snapshot: "1"} }, fault.InvalidArgument, "no such copies"},
+		"from a snapshot":              {func(r *cloud.CreateVolumeRequest) { r.Source = cloud.Source{Snapshot: "1"} }, fault.InvalidArgument, "no snapshots"},
 	}
 	before := len(account.Volumes())
 	for name, tc := range tests {
