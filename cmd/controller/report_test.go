@@ -331,13 +331,13 @@ func TestSumsOfAReport(t *testing.T) {
 	} {
 		rows := []row{
 			of(kindVolume, "near", "prod", "", "", 1), of(kindVolume, "near", "prod", "slow", orphanYes, 1), of(kindVolume, "dear", "prod", "slow", orphanNo, 2),
-			of(kindSnapshot, "near", "prod", "slow", unknown, 3), of(kindVolume, "near", "", "fast", "", 1),
+			of(kindSnapshot, "near", "prod", "slow", unknown, 3), of(kindVolume, "near", "", "wide", "", 1),
 		}
 		cfg := volumesConfig{price: new(0.1), snapshotPrice: tc.snapshots, regions: map[string]float64{"dear": 0.12}}
 		cfg.backend.snapshotsAreVolumes = tc.asVolumes
 		cfg.setPrices(rows)
 		want := []sum{
-			{Cluster: "another", Class: "fast", Volumes: 1, GiB: 1, Price: new(0.1), UnknownOrphans: 1},
+			{Cluster: "another", Class: "wide", Volumes: 1, GiB: 1, Price: new(0.1), UnknownOrphans: 1},
 			{Cluster: "prod", Class: "slow", Volumes: 2, GiB: 3, Snapshots: 1, SnapshotGiB: 3, Price: new(tc.price), Unpriced: tc.unpriced, Orphans: 1, UnknownOrphans: 1},
 			{Cluster: "prod", Class: unknown, Volumes: 1, GiB: 1, Price: new(0.1), UnknownOrphans: 1},
 		}
