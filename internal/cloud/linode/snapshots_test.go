@@ -228,6 +228,32 @@ func TestAVolumeHasAtMost32Snapshots(t *testing.T) {
 	}
 }
 
+// P1, P5: a snapshot is made though another goes, and with it the last page, while the list of all is read.
+func TestASnapshotIsMadeWhileTheListOfAllBecomesShorter(t *testing.T) {
+	account := start(t, emulator.Options{})
+	var last int
+	c := stack(open(t, account, keepClones, func(cfg *linode.Config) {
+		base := cfg.Transport
+		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Query().Get("page") == "2" {
+				must(t, account.Rename(last, "other"))
+			}
+			return base.RoundTrip(r)
+		})
+	}))
+	source := volume(t, c, "source")
+	for n := range 501 {
+		var err error
+		last, err = account.AddVolume(emulator.Volume{Label: fmt.Sprintf("snap_%s_%016d", cloud.FullHash("one")[:8], n)})
+		must(t, err)
+	}
+	account.ResetStats()
+	snapshot(t, c, "snap", source.ID)
+	if s := account.Stats(); s.Reads > 20 {
+		t.Errorf("%d reads: %v", s.Reads, s.Routes)
+	}
+}
+
 // C12: a sweep removes what an interrupted snapshot has left, and no snapshot, however old. The unfinished copies of a
 // clone and of a snapshot with one name are two.
 func TestASweepTakesNoSnapshot(t *testing.T) {

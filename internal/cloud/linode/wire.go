@@ -109,7 +109,7 @@ func pages[T any](l listOf[T]) api.Pages[T] {
 	return api.Pages[T]{Largest: perPage, Read: func(ctx context.Context, number, size int) ([]T, bool, error) {
 		list, last, err := readPage(ctx, l, number, size)
 		if number > 1 && api.NotFound(err) { // the list has become shorter
-			return nil, false, nil
+			return nil, true, nil
 		}
 		return list, last, err
 	}}
