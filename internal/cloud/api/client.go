@@ -136,14 +136,8 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 	if err != nil {
 		return false, err
 	}
-	// The transport repeats a read itself if the connection breaks.
 	connections := 0
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
-		connections++
-		if r.Write != nil {
-			r.Write.Connected()
-		}
-	}})
+	ctx = traced(ctx, r.Write, &connections)
 	began := time.Now()
 	resp, err := c.send(ctx, r, body, token)
 	connected := connections > 0
@@ -182,6 +176,20 @@ func (c *Client) try(ctx context.Context, r Request, body []byte, into any) (aga
 	}
 	c.learn(r, rate)
 	return false, quoted(c.read(resp, r, token, into), token)
+}
+
+// traced returns a context for a request that counts its connections. The transport repeats a read itself if the connection breaks, and a
+// write if nothing of it was written: that write waits for another connection no longer than for its first.
+func traced(ctx context.Context, w *ops.Write, connections *int) context.Context {
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { *connections++ }}
+	if w != nil {
+		trace.GetConn = func(string) { w.Connecting() }
+		trace.GotConn = func(httptrace.GotConnInfo) {
+			*connections++
+			w.Connected()
+		}
+	}
+	return httptrace.WithClientTrace(ctx, trace)
 }
 
 // sent counts and logs a request that was sent. Its code is that of the answer.

@@ -80,15 +80,18 @@ func TestEachOutcomeOfARequestBecomesItsKind(t *testing.T) {
 	}
 }
 
-// A1: what must be sent soon after a read is not sent on a connection that comes too late. Its answer may take its time.
+// A1: what must be sent soon after a read is not sent on a connection that comes too late, nor repeated on one by the transport. Its answer
+// may take its time.
 func TestAWriteThatFindsNoConnectionInTimeWasNotSent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		dial, answer time.Duration
+		closed       bool // the server closes the connection of an earlier request
 		want         error
 		arrived      int32
 	}{
-		"a late connection": {dial: 10 * time.Second, want: ops.ErrLate},
-		"a late answer":     {dial: time.Second, answer: 10 * time.Second, arrived: 1},
+		"a late connection":                     {dial: 10 * time.Second, want: ops.ErrLate},
+		"a late connection in place of another": {dial: 10 * time.Second, closed: true, want: fault.Uncertain, arrived: 1},
+		"a late answer":                         {dial: time.Second, answer: 10 * time.Second, arrived: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -101,19 +104,31 @@ func TestAWriteThatFindsNoConnectionInTimeWasNotSent(t *testing.T) {
 				})}
 				conns := make(listener)
 				go func() { _ = server.Serve(conns) }()
+				var closed atomic.Bool
 				base := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
-					time.Sleep(tc.dial)
+					if closed.Load() == tc.closed {
+						time.Sleep(tc.dial)
+						closed.Store(false)
+					}
 					client, server := net.Pipe()
 					conns <- server
-					return client, nil
+					return closable{client, &closed}, nil
 				}}
 				c := client(base)
 				c.Endpoint = "http://api.example"
-				w := ops.NewWrite(t.Context(), budget.Write)
-				w.Before = time.Now().Add(2 * time.Second)
-				var into struct{}
-				err := c.Do(t.Context(), api.Request{Doing: "change it", Method: "POST", Path: "/it", Write: w}, &into)
-				if !errors.Is(err, tc.want) {
+				send := func() error {
+					w := ops.NewWrite(t.Context(), budget.Write)
+					w.Before = time.Now().Add(2 * time.Second)
+					var into struct{}
+					return c.Do(t.Context(), api.Request{Doing: "change it", Method: "POST", Path: "/it", Write: w}, &into)
+				}
+				if tc.closed {
+					if err := send(); err != nil {
+						t.Fatal(err)
+					}
+					closed.Store(true)
+				}
+				if err := send(); !errors.Is(err, tc.want) {
 					t.Errorf("Do = %v, want %v", err, tc.want)
 				}
 				time.Sleep(time.Minute)
@@ -144,6 +159,20 @@ func TestAWriteThatIsLateOnItsConnectionMayHaveBeenSent(t *testing.T) {
 			t.Errorf("Do = %v, want %q", err, fault.Uncertain)
 		}
 	})
+}
+
+// closable is a connection that the server may have closed: nothing can be written to it.
+type closable struct {
+	net.Conn
+
+	closed *atomic.Bool
+}
+
+func (c closable) Write(p []byte) (int, error) {
+	if c.closed.Load() {
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(p)
 }
 
 // listener gives a server the connections that it is sent.

@@ -78,6 +78,15 @@ func (w *Write) MarkSent() (context.Context, error) {
 	return ctx, nil
 }
 
+// Connecting is called when the request waits for a connection, also for another one if the first broke before it was written.
+func (w *Write) Connecting() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.late != nil {
+		w.late.Reset(time.Until(w.Before))
+	}
+}
+
 // Connected is called when the request has a connection, right before it is written.
 func (w *Write) Connected() {
 	w.mu.Lock()
