@@ -224,16 +224,21 @@ func (c *claims) judge(rows []row) {
 	if c == nil {
 		return
 	}
+	known := false // some object of this cluster is in the list
 	for i := range rows {
 		r := &rows[i]
 		r.Claimed = new(slices.ContainsFunc(c.handles, r.hasHandle))
+		known = known || *r.Claimed && r.Ours
+	}
+	for i := range rows {
+		r := &rows[i]
 		if !c.objects {
 			continue
 		}
 		c.describe(r)
 		if *r.Claimed || r.made && (!r.Ours || r.Temporary) {
 			r.Orphan = orphanNo
-		} else if r.doubt = c.doubt(r); r.doubt != "" {
+		} else if r.doubt = c.doubt(r, known); r.doubt != "" {
 			r.Orphan = unknown
 		} else {
 			r.Orphan = orphanYes
@@ -276,10 +281,12 @@ func (c *claims) describe(r *row) {
 }
 
 // doubt returns why an unclaimed row may still not be an orphan; "": it is one.
-func (c *claims) doubt(r *row) string {
+func (c *claims) doubt(r *row, known bool) string {
 	switch {
 	case !r.Ours:
 		return "nothing on it says whose it is"
+	case !known:
+		return "--claimed has nothing that is this cluster's here, so it may be another cluster's; compare kubectl's context with --cluster-id"
 	case r.Kind == kindVolume && c.noVolumes != "":
 		return c.noVolumes
 	case r.Kind == kindSnapshot && len(c.contents) == 0:

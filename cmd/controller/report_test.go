@@ -170,10 +170,15 @@ func TestDoubtAboutOrphansIsSaid(t *testing.T) {
 		"of one namespace":             {2 * time.Hour, []string{pv, claimOf("other", "", time.Time{})}, unknown, "lacks the claim shop/data-kept of PersistentVolume pv-data-kept"},
 		"a claim waits for its volume": {2 * time.Hour, []string{pv, claim, pending("data-lost")}, unknown, "has no PersistentVolume yet"},
 		"another claim waits":          {2 * time.Hour, []string{pv, claim, pending("data-new")}, "yes", ""},
+		"of another cluster":           {2 * time.Hour, []string{pvOf("a", "999999"), claimOf("a", "", time.Time{})}, unknown, "may be another cluster's"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rows, table, notes := a.reported("--claimed=" + objectsFile(t, tc.from, tc.items...))
-			if rows["lost"].Orphan != tc.want || rows["kept"].Orphan != "no" || !strings.Contains(notes, tc.notes) || (tc.notes == "") != (notes == "") {
+			kept := "no"
+			if name == "of another cluster" {
+				kept = unknown
+			}
+			if rows["lost"].Orphan != tc.want || rows["kept"].Orphan != kept || !strings.Contains(notes, tc.notes) || (tc.notes == "") != (notes == "") {
 				t.Errorf("the list is\n%s%s\nwant an orphan: %s, and a note %q", table, notes, tc.want, tc.notes)
 			}
 		})
@@ -207,7 +212,7 @@ func TestPipedClaimsAreAsOldAsTheirNewestObject(t *testing.T) {
 		}()
 		c, err := readClaims(pipe)
 		ok(t, errors.Join(err, <-written))
-		rows := []row{{ID: "lost", Kind: kindVolume, Ours: true, made: true, Created: new(time.Date(2026, 11, 2, 10, 0, 0, 0, time.UTC))}}
+		rows := []row{{ID: "lost", Kind: kindVolume, Ours: true, made: true, Created: new(time.Date(2026, 11, 2, 10, 0, 0, 0, time.UTC))}, {ID: "1", Ours: true}}
 		c.judge(rows)
 		if r := rows[0]; r.Orphan != tc.want || r.doubt != "" && !strings.Contains(r.doubt, "before the newest object in --claimed") {
 			t.Errorf("a list %s: an orphan %s (%s), want %s", name, r.Orphan, r.doubt, tc.want)
@@ -223,7 +228,7 @@ func TestASnapshotOfAnUnknownVolumeMayBeWaitedFor(t *testing.T) {
 	c, err := readClaims(objectsFile(t, 2*time.Hour, content("7", "70"), content("8", "")))
 	ok(t, err)
 	for of, want := range map[string]string{"7": "yes", "8": unknown, "": unknown} {
-		rows := []row{{ID: "90", Kind: kindSnapshot, SnapshotOf: of, Ours: true, made: true, Created: new(time.Now())}}
+		rows := []row{{ID: "90", Kind: kindSnapshot, SnapshotOf: of, Ours: true, made: true, Created: new(time.Now())}, {ID: "70", Ours: true}}
 		if c.judge(rows); rows[0].Orphan != want {
 			t.Errorf("a snapshot of the volume %q is an orphan: %s, want %s", of, rows[0].Orphan, want)
 		}
