@@ -217,11 +217,11 @@ func parseVolumes(args []string, environ driver.Environment, out io.Writer) (vol
 
 // own adds the flags that only this sub-command has.
 func (c *volumesConfig) own(fs *flag.FlagSet) {
-	fs.StringVar(&c.remove, "delete", "", "delete the volume, snapshot or orphan with exactly this `ID`, with its data; refused while it is in use or --claimed lists it")
+	fs.Func("delete", "delete the volume, snapshot or orphan with exactly this `ID`, with its data; refused while it is in use or --claimed lists it", once(&c.remove))
 	fs.StringVar(&c.output, "output", "table", "table, json or csv")
 	fs.BoolVar(&c.all, "all", false, "list what others have in the account too")
 	fs.BoolVar(&c.unowned, "unowned", false, "let --delete remove what nothing on it says whose it is")
-	fs.StringVar(&c.claimed, "claimed", "", "a `file` with what the cluster has: the output of kubectl get pv,pvc,volumesnapshotcontents -A -o json, or a volume or snapshot handle on each line; - is the standard input")
+	fs.Func("claimed", "a `file` with what the cluster has: the output of kubectl get pv,pvc,volumesnapshotcontents -A -o json, or a volume or snapshot handle on each line; - is the standard input", once(&c.claimed))
 	fs.Func("unused", "list only volumes that no pod has used for this `time`, such as 30d, according to --claimed, and apart from them those that are not attached now and of which nothing says since when", parseAge(&c.unused))
 	fs.Func("price", "the `price` of a GiB of a volume for a month, in any currency; or auto, where the driver can read it from the cloud", func(text string) error {
 		if c.publishedPrice = text == "auto"; c.publishedPrice {
@@ -239,6 +239,17 @@ func (c *volumesConfig) own(fs *flag.FlagSet) {
 		}
 		return nil
 	})
+}
+
+// once returns a flag's function that sets a variable. Package flag would take the last of several values and ignore the others.
+func once(to *string) func(string) error {
+	return func(text string) error {
+		if *to != "" {
+			return errors.New("it is given twice")
+		}
+		*to = text
+		return nil
+	}
 }
 
 // maxAge is a hundred years, in days.

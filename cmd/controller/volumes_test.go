@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -187,6 +188,29 @@ func TestVolumesNamesEveryWrongFlag(t *testing.T) {
 	}
 	if _, err := volumes(t, t.TempDir(), "--delete", ""); !errors.Is(err, driver.ErrCommandLine) {
 		t.Errorf("an empty id = %v, want %v", err, driver.ErrCommandLine)
+	}
+}
+
+// C14: of a flag that is given twice package flag takes the last value. The first list of claims would protect nothing then, and only one
+// of two volumes would be deleted.
+func TestVolumesTakesOneListAndOneID(t *testing.T) {
+	p, dir := newPool(t)
+	kept, other := p.Handle(newVolume(t, p, "kept").ID).String(), p.Handle(newVolume(t, p, "other").ID).String()
+	var lists []string
+	for i, handle := range []string{kept, other} {
+		lists = append(lists, filepath.Join(t.TempDir(), strconv.Itoa(i)))
+		ok(t, os.WriteFile(lists[i], []byte(handle), 0o600))
+	}
+	for flag, args := range map[string][]string{
+		"--claimed": {"--claimed", lists[0], "--claimed", lists[1], "--delete", kept},
+		"--delete":  {"--delete", kept, "--delete", other},
+	} {
+		if _, err := volumes(t, dir, args...); !errors.Is(err, driver.ErrCommandLine) || !strings.Contains(err.Error(), flag) {
+			t.Errorf("%s twice: %v, want a wrong command line", flag, err)
+		}
+	}
+	if out, err := volumes(t, dir); err != nil || !strings.Contains(out, kept) || !strings.Contains(out, other) {
+		t.Errorf("the pool has: %v\n%s\nwant both", err, out)
 	}
 }
 
