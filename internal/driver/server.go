@@ -56,7 +56,7 @@ type Config struct {
 
 // Serve serves CSI calls on its socket until the context ends or a listener fails. It implements the Identity service; register
 // adds the others. When the context ends, it accepts no new calls, waits for running calls and returns nil, or an error if some
-// were still running after the grace period.
+// were still running after the grace period. Those may run on, until the process ends, if they do not end with their contexts.
 func Serve(ctx context.Context, cfg Config, register func(grpc.ServiceRegistrar)) error {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
@@ -93,6 +93,9 @@ func Serve(ctx context.Context, cfg Config, register func(grpc.ServiceRegistrar)
 	return run(ctx, cfg, server, socket, failed)
 }
 
+// cutOff is how long calls may continue after their contexts were canceled. One in the kernel, on a disk that hangs, may never end.
+const cutOff = time.Second
+
 func run(ctx context.Context, cfg Config, server *grpc.Server, socket net.Listener, failed chan error) error {
 	go func() {
 		if err := server.Serve(socket); err != nil {
@@ -120,7 +123,10 @@ func run(ctx context.Context, cfg Config, server *grpc.Server, socket net.Listen
 		return nil
 	case <-grace.C:
 		server.Stop() // cancels the contexts of the remaining calls
-		<-drained
+		select {
+		case <-drained:
+		case <-time.After(cutOff):
+		}
 		return fmt.Errorf("stop: calls were still running after %s", cfg.Grace)
 	}
 }

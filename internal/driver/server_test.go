@@ -277,6 +277,28 @@ func TestServeStopsAfterGrace(t *testing.T) {
 	}
 }
 
+// L9: a call may be in the kernel, on a disk that hangs. The next program waits for what this one releases after Serve.
+func TestServeStopsWhileACallHangs(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	r := start(t, handlers{create: func(context.Context, *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+		close(entered)
+		<-leave
+		return &csi.CreateVolumeResponse{}, nil
+	}}, func(c *driver.Config) { c.Grace = 50 * time.Millisecond })
+	t.Cleanup(func() { close(leave) })
+	go func() { _ = r.create(t, &csi.CreateVolumeRequest{Name: "n"}) }()
+	<-entered
+	r.stop()
+	select {
+	case err := <-r.stopped:
+		if err == nil || !strings.Contains(err.Error(), "still running") {
+			t.Errorf("Serve = %v, want an error about calls still running", err)
+		}
+	case <-waiting(t).Done():
+		t.Error("Serve waits for a call that does not end with its context")
+	}
+}
+
 func TestServeReadyAsksTheProgram(t *testing.T) {
 	r := start(t, handlers{}, func(c *driver.Config) {
 		c.Ready = func(ctx context.Context) error {
