@@ -40,8 +40,9 @@ var errNoCapability = fmt.Errorf("%w: the kernel grows a mounted ext4 only for a
 var errFixedSize = fmt.Errorf("%w: the kernel grows no mounted ext4 with the feature sparse_super2; scale the workload to zero and "+
 	"run e2fsck -f and resize2fs on the volume's disk by hand", fault.Precondition)
 
-// errRefused is the kernel's refusal of an ext4 with recorded errors (EPERM), or with more inodes than it can count (EINVAL). A repeat has
-// the same outcome, and with another kind the kubelet would not mount the volume for the next pod.
+// errRefused is the kernel's refusal of an ext4 with recorded errors (EPERM), with more inodes than it can count (EINVAL), or with a journal
+// that is too small for the change (ENOSPC, start_this_handle in fs/jbd2/transaction.c), and of an xfs without a free block (ENOSPC). A repeat
+// has the same outcome, and with another kind the kubelet would not mount the volume for the next pod.
 var errRefused = fmt.Errorf("%w: the kernel refuses to grow it as it is, and its log has the reason; if that is recorded errors, scale the "+
 	"workload to zero: the next stage checks the filesystem", fault.Precondition)
 
@@ -69,7 +70,7 @@ func (m *Mounter) growMounted(ctx context.Context, dev mounter.BlockDevice, path
 	if fs == mounter.Ext4 {
 		err = growExt4(path, f, size/f.blockSize)
 	} else {
-		err = m.must(context.WithoutCancel(ctx), host.Command{Name: "xfs_growfs", Args: []string{"-d", path}})
+		err = m.growXFS(context.WithoutCancel(ctx), path)
 	}
 	if err != nil {
 		return err
@@ -162,22 +163,23 @@ func resizeError(path string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSPC):
 		return fmt.Errorf("%s: %w: %w", path, errRefused, err)
 	}
 	return fmt.Errorf("%s: %w; see the kernel's log for why", path, err)
 }
 
-// must runs a command that has to end with code 0.
-func (m *Mounter) must(ctx context.Context, cmd host.Command) error {
-	out, err := m.Programs.Run(ctx, cmd)
-	switch {
-	case err != nil:
+// growXFS grows a mounted xfs to the size of its device.
+func (m *Mounter) growXFS(ctx context.Context, path string) error {
+	out, err := m.Programs.Run(ctx, host.Command{Name: "xfs_growfs", Args: []string{"-d", path}})
+	if err != nil || out.ExitCode == 0 {
 		return err
-	case out.ExitCode != 0:
-		return fmt.Errorf("%w: %s ended with code %d: %s", fault.Precondition, cmd.Name, out.ExitCode, out.Tail())
 	}
-	return nil
+	kind := error(fault.Precondition)
+	if strings.Contains(out.Tail(), "No space left on device") { // democratic-csi/democratic-csi#349
+		kind = errRefused
+	}
+	return fmt.Errorf("%w: xfs_growfs ended with code %d: %s", kind, out.ExitCode, out.Tail())
 }
 
 // mayGrowExt4 reports whether this process has the capability to grow a mounted ext4.

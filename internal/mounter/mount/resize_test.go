@@ -2,6 +2,7 @@ package mount
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -9,13 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 )
 
-// E8: the kernel's refusal of an ext4 as it is does not block the mount of the next pod; any other failure may pass.
+// E8: the kernel's refusal of a filesystem as it is does not block the mount of the next pod; any other failure may pass.
 func TestARefusedGrowthIsNoReasonToWait(t *testing.T) {
 	for errno, want := range map[unix.Errno]fault.Kind{
-		unix.EPERM: fault.Precondition, unix.EINVAL: fault.Precondition, unix.EOPNOTSUPP: fault.Precondition,
-		unix.EBUSY: fault.Unavailable, unix.EIO: fault.Unavailable, unix.ENOSPC: fault.Unavailable,
+		unix.EPERM: fault.Precondition, unix.EINVAL: fault.Precondition, unix.EOPNOTSUPP: fault.Precondition, unix.ENOSPC: fault.Precondition,
+		unix.EBUSY: fault.Unavailable, unix.EIO: fault.Unavailable,
 	} {
 		err := resizeError("/staging", fmt.Errorf("%w: %w", fault.Unavailable, errno))
 		if fault.Of(err) != want || !errors.Is(err, errno) || errors.Is(err, errRefused) != (want == fault.Precondition) {
@@ -25,7 +27,18 @@ func TestARefusedGrowthIsNoReasonToWait(t *testing.T) {
 	if err := resizeError("/staging", nil); err != nil {
 		t.Errorf("a growth without an error = %v", err)
 	}
+	for text, refused := range map[string]bool{unix.EIO.Error(): false, "No space left on device": true} {
+		m := New(Config{Programs: said{ExitCode: 1, Stderr: []byte("xfs_growfs: XFS_IOC_FSGROWFSDATA xfsctl failed: " + text + "\n")}})
+		if err := m.growXFS(t.Context(), "/staging"); fault.Of(err) != fault.Precondition || errors.Is(err, errRefused) != refused {
+			t.Errorf("a growth of an xfs that ends with %q = %v, want it refused: %t", text, err, refused)
+		}
+	}
 }
+
+// said are programs that say this.
+type said host.Output
+
+func (s said) Run(context.Context, host.Command) (host.Output, error) { return host.Output(s), nil }
 
 func TestExt4Size(t *testing.T) {
 	b := make([]byte, 1024)
