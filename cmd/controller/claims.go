@@ -21,6 +21,8 @@ const settleTime = time.Hour
 type claims struct {
 	// handles are those of all volumes and snapshots.
 	handles []string
+	// known: some of them are those of this cluster's objects in the account or the pools. Set by judge.
+	known bool
 
 	// objects: the file has the objects of the cluster and not only handles. The rest is set only then.
 	objects   bool
@@ -218,17 +220,19 @@ const (
 	orphanNo  = "no"
 )
 
+// foreignList says that a list may be that of another cluster.
+const foreignList = "--claimed has nothing of this cluster that is here, so it may be another cluster's list; compare kubectl's context with --cluster-id"
+
 // judge sets what the list says about each row: whether it is claimed, by what, since when no pod uses it, and whether it is an orphan.
 // A nil list says nothing.
 func (c *claims) judge(rows []row) {
 	if c == nil {
 		return
 	}
-	known := false // some object of this cluster is in the list
 	for i := range rows {
 		r := &rows[i]
 		r.Claimed = new(slices.ContainsFunc(c.handles, r.hasHandle))
-		known = known || *r.Claimed && r.Ours
+		c.known = c.known || *r.Claimed && r.Ours
 	}
 	for i := range rows {
 		r := &rows[i]
@@ -238,7 +242,7 @@ func (c *claims) judge(rows []row) {
 		c.describe(r)
 		if *r.Claimed || r.made && (!r.Ours || r.Temporary) {
 			r.Orphan = orphanNo
-		} else if r.doubt = c.doubt(r, known); r.doubt != "" {
+		} else if r.doubt = c.doubt(r); r.doubt != "" {
 			r.Orphan = unknown
 		} else {
 			r.Orphan = orphanYes
@@ -281,12 +285,12 @@ func (c *claims) describe(r *row) {
 }
 
 // doubt returns why an unclaimed row may still not be an orphan; "": it is one.
-func (c *claims) doubt(r *row, known bool) string {
+func (c *claims) doubt(r *row) string {
 	switch {
 	case !r.Ours:
 		return "nothing on it says whose it is"
-	case !known:
-		return "--claimed has nothing that is this cluster's here, so it may be another cluster's; compare kubectl's context with --cluster-id"
+	case !c.known:
+		return foreignList
 	case r.Kind == kindVolume && c.noVolumes != "":
 		return c.noVolumes
 	case r.Kind == kindSnapshot && len(c.contents) == 0:

@@ -316,6 +316,8 @@ func (c *volumesConfig) removeOne(ctx context.Context, in inventory, rows []row,
 	switch err := r.owned("delete", c.clusterID, c.unowned); {
 	case r.Claimed != nil && *r.Claimed:
 		return fmt.Errorf("delete %s: the cluster claims it: %w", r.ID, fault.Precondition)
+	case c.claims != nil && !c.claims.known:
+		return fmt.Errorf("delete %s: %s, or leave out --claimed: %w", r.ID, foreignList, fault.Precondition)
 	case err != nil:
 		return err
 	case r.Temporary && r.Kind == kindVolume:

@@ -192,7 +192,7 @@ func TestVolumesNamesEveryWrongFlag(t *testing.T) {
 }
 
 // C14: of a flag that is given twice package flag takes the last value. The first list of claims would protect nothing then, and only one
-// of two volumes would be deleted.
+// of two volumes would be deleted. A list of another cluster protects nothing, either.
 func TestVolumesTakesOneListAndOneID(t *testing.T) {
 	p, dir := newPool(t)
 	kept, other := p.Handle(newVolume(t, p, "kept").ID).String(), p.Handle(newVolume(t, p, "other").ID).String()
@@ -208,6 +208,10 @@ func TestVolumesTakesOneListAndOneID(t *testing.T) {
 		if _, err := volumes(t, dir, args...); !errors.Is(err, driver.ErrCommandLine) || !strings.Contains(err.Error(), flag) {
 			t.Errorf("%s twice: %v, want a wrong command line", flag, err)
 		}
+	}
+	ok(t, os.WriteFile(lists[1], []byte("n1/default/of-another-cluster"), 0o600))
+	if _, err := volumes(t, dir, "--claimed", lists[1], "--delete", kept); !errors.Is(err, fault.Precondition) || !strings.Contains(err.Error(), "another cluster's") {
+		t.Errorf("--delete by a list without anything that is here: %v, want %v", err, fault.Precondition)
 	}
 	if out, err := volumes(t, dir); err != nil || !strings.Contains(out, kept) || !strings.Contains(out, other) {
 		t.Errorf("the pool has: %v\n%s\nwant both", err, out)
