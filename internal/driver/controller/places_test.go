@@ -10,6 +10,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 // A snapshot that can be restored in one place only reports that place, and is refused if the request needs others.
@@ -42,6 +43,26 @@ func TestSnapshotsSayWhereTheyAre(t *testing.T) {
 		if got := made.GetSnapshot().GetAccessibleTopology(); tc.code == codes.OK && (len(got) != 1 || !proto.Equal(got[0], topology("zone-a")[0])) {
 			t.Errorf("%s: the snapshot is in %v, want zone-a", name, got)
 		}
+	}
+}
+
+// C8: a snapshot that an earlier call has taken is not forgotten because its place cannot be read now.
+func TestSnapshotWhosePlaceCannotBeRead(t *testing.T) {
+	caps := memory.Full()
+	caps.SnapshotZones = true
+	r := start(t, memory.Config{Capabilities: caps})
+	req := &csi.CreateSnapshotRequest{
+		Name: "s", SourceVolumeId: r.make(t, "v").GetVolumeId(), AccessibilityRequirements: &csi.TopologyRequirement{Requisite: topology("zone-a")},
+	}
+	first, err := r.CreateSnapshot(ctxOf(t), req) // its answer is lost
+	wantCode(t, "CreateSnapshot", err, codes.OK)
+	for _, refusal := range []error{fault.Denied, fault.PoolUnusable} {
+		r.cloud.Account().Arm(memory.CallGetVolume, memory.Refuse(refusal))
+		_, err := r.CreateSnapshot(ctxOf(t), req)
+		wantCode(t, "CreateSnapshot again", err, codes.Unavailable, "accessibility_requirements")
+	}
+	if list, err := r.cloud.ListSnapshots(t.Context(), "", cloud.Page{}); err != nil || len(list.Snapshots) != 1 || string(list.Snapshots[0].ID) != first.GetSnapshot().GetSnapshotId() {
+		t.Errorf("the snapshots are %v, %v, want the first", list.Snapshots, err)
 	}
 }
 

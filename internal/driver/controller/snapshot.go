@@ -83,7 +83,8 @@ func (s *Service) checkSnapshotPlace(ctx context.Context, req *csi.CreateSnapsho
 	case err != nil && goneForSure(err):
 		return nil // CreateSnapshot reports whether it is gone or elsewhere
 	case err != nil:
-		return err
+		// An earlier call may have taken the snapshot, and external-snapshotter forgets it after a final error.
+		return fmt.Errorf("%s: read the place of the volume: %w: %w", field, fault.Uncertain, err)
 	case !slices.Contains(zones, vol.Zone):
 		return fmt.Errorf("%s: snapshots of volume %s can be restored only in %s, asked for is %s: %w",
 			field, vol.ID, vol.Zone, strings.Join(zones, " or "), fault.SourceElsewhere)
