@@ -37,7 +37,7 @@ func (s *Server) clearMappings(ctx context.Context, table *mount.Table, dev *dev
 	}
 	if u.key.Reveal() == "" {
 		return fmt.Errorf("secrets: %s: missing, and the volume is encrypted with LUKS; set csi.storage.k8s.io/node-stage-secret-name "+
-			"and -namespace in its class: %w", driver.SecretLUKS, fault.InvalidArgument)
+			"and -namespace in its class: %w", driver.SecretLUKS, fault.LUKSKey.Explain(fault.InvalidArgument))
 	}
 	if err := s.crypt.Check(); err != nil {
 		return err
