@@ -31,8 +31,8 @@ type ByIDConfig struct {
 	// MayBeVolume reports whether a disk with such a link may be a volume, by its serial. It is for clouds
 	// where the machine's own disks have links of the same form. Nil: LinkPrefix decides.
 	MayBeVolume func(serial string) bool
-	// Mounts is the mount table of this process: /proc/self/mountinfo. A disk that is mounted elsewhere than below
-	// plugins or pods of KubeletDir is the machine's own and never used as a volume.
+	// Mounts is the mount table of this process: /proc/self/mountinfo. A disk that is mounted elsewhere than below KubeletDir,
+	// or as its folder plugins or pods, is the machine's own and never used as a volume.
 	Mounts string
 	// KubeletDir is kubelet's folder, without symlinks. Empty: any folder that contains plugins or pods.
 	KubeletDir string
@@ -45,7 +45,7 @@ type ByID struct {
 	linkPrefix, mounts        string
 	mayBeVolume               func(serial string) bool
 	allowLoop                 bool
-	volumeDirs                []string // part of the path of every mount of a volume
+	kubeletDir                string
 	guard                     guard
 }
 
@@ -53,11 +53,13 @@ var _ Resolver = (*ByID)(nil)
 
 // NewByID returns a resolver for cloud disks.
 func NewByID(cfg ByIDConfig) *ByID {
-	b := &ByID{deviceDir: cfg.DeviceDir, sysDir: cfg.SysDir, devDir: cfg.DevDir, linkPrefix: cfg.LinkPrefix, mayBeVolume: cfg.MayBeVolume, mounts: cfg.Mounts}
+	b := &ByID{
+		deviceDir: cfg.DeviceDir, sysDir: cfg.SysDir, devDir: cfg.DevDir, linkPrefix: cfg.LinkPrefix, mayBeVolume: cfg.MayBeVolume,
+		mounts: cfg.Mounts, kubeletDir: cfg.KubeletDir,
+	}
 	if b.mounts == "" {
 		b.mounts = host.MountTable
 	}
-	b.volumeDirs = []string{cfg.KubeletDir + "/plugins/", cfg.KubeletDir + "/pods/"}
 	if b.deviceDir == "" {
 		b.deviceDir = "/dev/disk/by-id"
 	}

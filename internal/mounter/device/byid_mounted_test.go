@@ -76,7 +76,10 @@ func TestADiskThatTheMachineUsesIsNeverAVolume(t *testing.T) {
 		"a volume that is not mounted":      {volume, "", fault.None},
 		"a volume that is staged":           {volume, kubelet + "/plugins/kubernetes.io/csi/d/h/globalmount", fault.None},
 		"a volume that is published":        {volume, kubelet + "/pods/x/volumes/kubernetes.io~csi/pvc/mount", fault.None},
+		"a volume of another orchestrator":  {volume, kubelet + "/staging/v1", fault.None},
 		"a disk that the machine mounts":    {boot, "/", fault.Precondition},
+		"the disk of the kubelet's folder":  {boot, kubelet, fault.Precondition},
+		"the disk of the pods' folder":      {boot, kubelet + "/pods", fault.Precondition},
 		"a disk mounted in another plugins": {volume, "/srv/plugins/data", fault.Precondition},
 		"a disk of another name":            {"my-data", "", fault.NotFound},
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -117,11 +116,21 @@ func (b *ByID) mountedByMachine(kernel string) (bool, error) {
 		if !numbers[fmt.Sprintf("%d:%d", m.Major, m.Minor)] && !sources[m.Source] {
 			continue
 		}
-		if !slices.ContainsFunc(b.volumeDirs, func(dir string) bool { return strings.Contains(m.Mountpoint, dir) }) {
+		if !b.isOfVolume(m.Mountpoint) {
 			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// isOfVolume reports whether a volume may be mounted there. An orchestrator other than Kubernetes has no folders plugins and pods; with
+// Kubernetes these are the machine's, which a container has mounted.
+func (b *ByID) isOfVolume(mountpoint string) bool {
+	if strings.Contains(mountpoint, b.kubeletDir+"/plugins/") || strings.Contains(mountpoint, b.kubeletDir+"/pods/") {
+		return true
+	}
+	below, isBelow := strings.CutPrefix(mountpoint, b.kubeletDir+"/")
+	return b.kubeletDir != "" && isBelow && below != "plugins" && below != "pods"
 }
 
 // stackedOn returns the sysfs folders of a disk, its partitions, and the devices on top of these: logical volumes, encryption
