@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 
@@ -34,6 +35,10 @@ func (f *Formatter) prepare(ctx context.Context, dev mounter.BlockDevice, x host
 		return nil, err
 	case now != size:
 		return nil, fmt.Errorf("%w: its size changed from %d to %d bytes while it was read", fault.Unavailable, size, now)
+	}
+	// Before Begin: that may also record in the pool that the device was written, and after it left the node no format would be allowed.
+	if _, err := exec.LookPath(mkfsProgram(req)); err != nil && req.Filesystem != mounter.LUKS {
+		return nil, fmt.Errorf("%w: the program is not installed: %w", fault.ProgramMissing, err)
 	}
 	writable, err := host.Reopen(dev.File(), unix.O_RDWR)
 	if err != nil {
@@ -117,7 +122,9 @@ func mkfsCommand(req Request) host.Command {
 		args = append(args, "-i", "nrext64=0")
 	}
 	return host.Command{
-		Name: "mkfs." + string(req.Filesystem),
+		Name: mkfsProgram(req),
 		Args: slices.Concat(args, options, []string{host.ChildFile}),
 	}
 }
+
+func mkfsProgram(req Request) string { return "mkfs." + string(req.Filesystem) }

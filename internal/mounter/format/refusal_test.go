@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -70,6 +72,30 @@ func TestProgramsThatFailHaveTheirReasons(t *testing.T) {
 		t.Errorf("check = %v, want %v", err, fault.FsckFailed)
 	}
 }
+
+// With Begin a logical volume counts as written, and the format that did not begin would be refused as unfinished when mkfs is there.
+func TestAFormatWithoutItsProgramDoesNotBegin(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "disk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	t.Setenv("PATH", t.TempDir())
+	for _, fs := range []mounter.Filesystem{mounter.Ext4, mounter.XFS} {
+		begun := false
+		req := Request{Volume: "v", Filesystem: fs, Begin: func(context.Context) error { begun = true; return nil }}
+		_, err := New(host.Programs{}).prepare(t.Context(), verified{onFile{file: f}}, host.Exclusive{File: f}, 0, req)
+		if !errors.Is(err, fault.ProgramMissing) || !strings.Contains(err.Error(), "mkfs."+string(fs)) || begun {
+			t.Errorf("the format = %v, begun: %t, want %v before it begins", err, begun, fault.ProgramMissing)
+		}
+	}
+}
+
+// verified is an empty device that proves its identity.
+type verified struct{ onFile }
+
+func (verified) Size() (int64, error)         { return 0, nil }
+func (verified) Verify(context.Context) error { return nil }
 
 // F15: what a killed mkfs may have left is used only if its check, which repairs nothing, finds no error.
 func TestAnIncompleteFilesystemHasItsReason(t *testing.T) {
