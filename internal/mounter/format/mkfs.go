@@ -1,6 +1,7 @@
 package format
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -81,6 +82,9 @@ func (k *mkfs) run(ctx context.Context) error {
 	return nil
 }
 
+// prezeroed is the option of mkfs.ext4 for a device that reads as zeros.
+const prezeroed = "assume_storage_prezeroed"
+
 // make runs the program that makes the filesystem, or the header of an encrypted device.
 func (k *mkfs) make(ctx context.Context) error {
 	if k.req.Filesystem == mounter.LUKS {
@@ -89,6 +93,10 @@ func (k *mkfs) make(ctx context.Context) error {
 	cmd := mkfsCommand(k.req)
 	cmd.Files = []*os.File{k.file}
 	out, err := host.RunAlone(ctx, k.f.programs, cmd)
+	if err == nil && out.ExitCode != 0 && k.req.History == NeverWritten && bytes.Contains(out.Stderr, []byte("Bad option(s) specified: "+prezeroed)) {
+		k.req.History = HistoryUnknown // e2fsprogs before 1.47: it has written nothing, and writes the zeros now
+		return k.make(ctx)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -112,7 +120,7 @@ func mkfsCommand(req Request) host.Command {
 		// mke2fs keeps only the last -E, so ours and the class's become one; the class's -e wins.
 		extended := []string{"nodiscard"}
 		if req.History == NeverWritten {
-			extended = append(extended, "assume_storage_prezeroed=1") // there is nothing to write
+			extended = append(extended, prezeroed+"=1") // there is nothing to write
 		}
 		var theirs []string
 		options, theirs = splitExtended(options)
