@@ -51,3 +51,25 @@ func TestAnOldListDoesNotMakeARefusalFinal(t *testing.T) {
 		})
 	}
 }
+
+// C18: a pool that is full has looked for the name, and none copies from another place, so these refusals are final although another
+// pool is missing. That of a pool that is missing itself is not.
+func TestARefusalOfAPoolIsFinalWhileAnotherIsMissing(t *testing.T) {
+	for refusal, want := range map[error]fault.Kind{
+		fault.PoolFull: fault.Exhausted, fault.SourceElsewhere: fault.Exhausted, fault.PoolUnusable: fault.Uncertain,
+	} {
+		back := memory.New(memory.Config{})
+		c := middleware.NewIdempotent(back)
+		vol := create(t, c, small("source"))
+		for call, with := range map[memory.Call]error{
+			memory.CallCreateVolume: refusal, memory.CallFindVolume: fault.PoolUnusable,
+			memory.CallCreateSnapshot: refusal, memory.CallFindSnapshot: fault.PoolUnusable,
+		} {
+			back.Account().Arm(call, memory.Refuse(with))
+		}
+		_, err := c.CreateVolume(t.Context(), small("a"))
+		wantKind(t, "CreateVolume", err, want)
+		_, err = c.CreateSnapshot(t.Context(), snapshotOf("s", vol.ID))
+		wantKind(t, "CreateSnapshot", err, want)
+	}
+}

@@ -1,0 +1,37 @@
+package local_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/lvm"
+)
+
+// C14: while the disk of one pool is missing, what another one refuses for itself is final, and the claim goes to another node.
+func TestRefusalsNextToAMissingPool(t *testing.T) {
+	dir, group := t.TempDir(), groupPool(t, lvm.New(gib))
+	group.Name = "fast"
+	c := middleware.Stack(openGroup(t, at(t, dir), group), wait.Backoff{})
+	if err := os.Rename(filepath.Join(dir, "pool.json"), filepath.Join(t.TempDir(), "pool.json")); err != nil {
+		t.Fatal(err)
+	}
+	fast := []cloud.Parameter{{Name: "pool", Value: "fast"}}
+	for reason, req := range map[fault.Reason]cloud.CreateVolumeRequest{
+		fault.PoolFull:        {Name: "large", Size: 2 * cloud.GiB, Parameters: fast},
+		fault.SourceElsewhere: {Name: "copy", Size: size, Parameters: fast, Source: cloud.Source{Snapshot: cloud.SnapshotID("n-2/fast/snap-" + strings.Repeat("0", 32))}},
+	} {
+		_, err := c.CreateVolume(t.Context(), req)
+		wantKind(t, "CreateVolume", err, fault.Exhausted)
+		if fault.ReasonOf(err) != reason {
+			t.Errorf("CreateVolume = %v, want the reason %s", err, string(reason))
+		}
+	}
+	_, err := c.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "lost", Size: size})
+	wantKind(t, "CreateVolume in the missing pool", err, fault.Uncertain)
+}
