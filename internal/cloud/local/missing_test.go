@@ -35,3 +35,15 @@ func TestRefusalsNextToAMissingPool(t *testing.T) {
 	_, err := c.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "lost", Size: size})
 	wantKind(t, "CreateVolume in the missing pool", err, fault.Uncertain)
 }
+
+// C14: a volume group that lacks a disk shows which names it has, so its refusal is final, too.
+func TestRefusalOfAVolumeGroupWithoutADisk(t *testing.T) {
+	host := lvm.New(gib)
+	c := middleware.Stack(openGroup(t, groupPool(t, host)), wait.Backoff{})
+	host.Groups()[0].Missing = 1
+	_, err := c.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "a", Size: size})
+	wantKind(t, "CreateVolume", err, fault.Exhausted)
+	if fault.ReasonOf(err) != fault.PoolUnusable || !strings.Contains(err.Error(), "lacks 1 disks") {
+		t.Errorf("CreateVolume = %v, want what is wrong with the pool", err)
+	}
+}

@@ -56,7 +56,8 @@ func TestAnOldListDoesNotMakeARefusalFinal(t *testing.T) {
 // pool is missing. That of a pool that is missing itself is not.
 func TestARefusalOfAPoolIsFinalWhileAnotherIsMissing(t *testing.T) {
 	for refusal, want := range map[error]fault.Kind{
-		fault.PoolFull: fault.Exhausted, fault.SourceElsewhere: fault.Exhausted, fault.PoolUnusable: fault.Uncertain,
+		fault.PoolFull: fault.Exhausted, fault.SourceElsewhere: fault.Exhausted, fault.PoolUnusable.Explain(fault.Exhausted): fault.Exhausted,
+		fault.PoolUnusable: fault.Uncertain,
 	} {
 		back := memory.New(memory.Config{})
 		c := middleware.NewIdempotent(back)

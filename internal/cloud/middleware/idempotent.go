@@ -119,8 +119,8 @@ func (d *doubts) unresolved(what, name string, err, findErr error) error {
 	switch {
 	case refused(err) && (looked == fault.Conflict || looked == fault.NotFound && !d.has(name)):
 		return err // no object with this name is this cluster's, so none can be forgotten
-	case refused(err) && errors.Is(findErr, fault.PoolUnusable) && !d.has(name) && (errors.Is(err, fault.PoolFull) || errors.Is(err, fault.SourceElsewhere)):
-		return err // a full pool has no object with this name, and no pool copies from another place: the missing one decides nothing
+	case created == fault.Exhausted && errors.Is(findErr, fault.PoolUnusable) && !d.has(name):
+		return err // a pool looks for the name before it refuses, and no create looks for it in another one that is missing
 	case created == fault.Conflict && looked == fault.Conflict:
 		return fmt.Errorf("%s %q: %w", what, name, findErr) // the create and the read agree that the name belongs to another owner
 	case !refused(err):

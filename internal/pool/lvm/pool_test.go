@@ -401,6 +401,9 @@ func TestGroupPoolWithoutOneOfItsDisks(t *testing.T) {
 	if free, err := p.Free(t.Context()); free != 0 || err != nil {
 		t.Errorf("Free = %d, %v, want 0", free, err)
 	}
+	_, err := p.Create(t.Context(), pool.NewVolume{Name: "new", Size: 16 << 20})
+	wantKind(t, "Create", err, fault.Exhausted) // another node may have space
+	wantReason(t, "Create", err, fault.PoolUnusable)
 }
 
 func TestGroupRecordsKeepWhatTheyAreGiven(t *testing.T) {

@@ -19,16 +19,20 @@ const metadataReserve = 64 << 10
 func (p *Pool) Usage(ctx context.Context) (pool.Usage, error) {
 	return within(ctx, p, func(s groupState) (pool.Usage, error) {
 		u := pool.Usage{Size: s.Extents * s.Extent, Free: s.FreeExtents * s.Extent, Entries: s.entries()}
-		if p.full(s) != nil || s.MissingDisks > 0 {
+		if p.full(s) != nil {
 			u.Free = 0
 		}
 		return u, nil
 	})
 }
 
-// full refuses another volume if the group's metadata area has too little space for it.
+// full refuses another volume if the group lacks a disk, or its metadata area has too little space for it.
 func (p *Pool) full(s groupState) error {
-	if s.FreeMetadata >= metadataReserve {
+	switch {
+	case s.MissingDisks > 0:
+		return fmt.Errorf("the volume group %s lacks %d disks, and LVM makes no volume in it until they are back: %w",
+			p.group, s.MissingDisks, fault.PoolUnusable.Explain(fault.Exhausted))
+	case s.FreeMetadata >= metadataReserve:
 		return nil
 	}
 	return fmt.Errorf("the metadata area of the volume group %s has %d bytes left and %d are kept; make the next group with a larger one (vgcreate --metadatasize): %w",
