@@ -88,6 +88,9 @@ func ParseArgs(fs *flag.FlagSet, args []string, out io.Writer, usage string) err
 		args = fs.Args()
 		if err != nil {
 			mistakes = append(mistakes, Spelled(err)) // Parse has consumed the wrong flag; the next one may be wrong too
+			if strings.HasPrefix(err.Error(), badSyntax) {
+				args = args[1:] // but not one such as ---cloud
+			}
 		} else if len(args) > 0 {
 			mistakes = append(mistakes, fmt.Errorf("argument %q: not a flag", args[0]))
 			args = args[1:]
@@ -105,9 +108,11 @@ func PrintFlags(fs *flag.FlagSet, out io.Writer) error {
 	return err
 }
 
+const badSyntax = "bad flag syntax: "
+
 var (
 	flagInHelp = regexp.MustCompile(`(?m)^  -(\w)`)
-	// unknownFlag and invalidValue match what package flag says of a mistake.
+	// badSyntax begins, and unknownFlag and invalidValue match what package flag says of a mistake.
 	unknownFlag  = regexp.MustCompile(`^flag provided but not defined: -(.*)$`)
 	invalidValue = regexp.MustCompile(`(?s)^invalid (?:boolean )?value (".*") for (?:flag )?-([^:]*): (.*)$`)
 )

@@ -85,3 +85,17 @@ func TestWrongVariablesAreReportedAllAtOnce(t *testing.T) {
 		t.Errorf("--node-id is %q, which no variable sets", s.nodeID)
 	}
 }
+
+// A flag that package flag cannot split is one mistake among others. Parse leaves it where it is, so that a loop over what is left would
+// never end.
+func TestArgsThatAreNoFlags(t *testing.T) {
+	for _, wrong := range []string{"---cloud=linode", "-=", "--=x", "---"} {
+		var f Flags
+		fs := flag.NewFlagSet("program", flag.ContinueOnError)
+		f.Register(fs)
+		err := ParseArgs(fs, []string{"--cloud=local", wrong, "extra", "--log-level=debug"}, io.Discard, "")
+		if err == nil || strings.Count(err.Error(), "bad flag syntax: "+wrong) != 1 || !strings.Contains(err.Error(), "extra") || f.LogLevel != "debug" {
+			t.Errorf("%s: %v and --log-level %s, want both mistakes, once, and the flags around them", wrong, err, f.LogLevel)
+		}
+	}
+}
