@@ -103,12 +103,16 @@ func (c *Client) Do(ctx context.Context, r Request, into any) error {
 
 // acquire waits for the budget of a request.
 func (c *Client) acquire(ctx context.Context, r Request, p budget.Priority) error {
+	wait := (*budget.Governor).Acquire
+	if r.Write != nil && !r.Write.Before.IsZero() {
+		wait = (*budget.Governor).AcquireNext
+	}
 	if c.Class != nil {
-		if err := c.Class(r).Acquire(ctx, p); err != nil {
+		if err := wait(c.Class(r), ctx, p); err != nil {
 			return err
 		}
 	}
-	return c.Governor.Acquire(ctx, p)
+	return wait(c.Governor, ctx, p)
 }
 
 // learn passes the rate-limit headers of an answer to their budget.

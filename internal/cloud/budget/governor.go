@@ -60,6 +60,7 @@ type Governor struct {
 // ticket is a waiting request.
 type ticket struct {
 	priority Priority
+	next     bool // it goes before all others
 	arrived  time.Time
 	granted  chan struct{}
 }
@@ -78,11 +79,17 @@ func New(cfg Config) *Governor {
 
 // Acquire waits until a request may be sent. If the context ends meanwhile, the error is fault.Unavailable and ErrNotSent, wraps the
 // context's error and has the message of the last refusal.
-func (g *Governor) Acquire(ctx context.Context, p Priority) error {
+func (g *Governor) Acquire(ctx context.Context, p Priority) error { return g.acquire(ctx, p, false) }
+
+// AcquireNext is Acquire for a request that is decided by a read right before and soon too late. The read has waited in its place, so the
+// request goes before all others: behind a long queue it would always be too late, and only reads would be sent.
+func (g *Governor) AcquireNext(ctx context.Context, p Priority) error { return g.acquire(ctx, p, true) }
+
+func (g *Governor) acquire(ctx context.Context, p Priority, next bool) error {
 	if p = p.known(); p == Default {
 		p = Write
 	}
-	t := &ticket{priority: p, arrived: time.Now(), granted: make(chan struct{})}
+	t := &ticket{priority: p, next: next, arrived: time.Now(), granted: make(chan struct{})}
 	if ctx.Err() != nil { // not because of the budget
 		return fmt.Errorf("nothing was sent: %w: %w", fault.Unavailable, ctx.Err())
 	}
@@ -243,6 +250,9 @@ func (g *Governor) grant() {
 // creates that wait for the next minute's budget do not delay detaches.
 func (t *ticket) urgency(now time.Time) Priority {
 	waited := now.Sub(t.arrived)
+	if t.next {
+		return Default
+	}
 	if t.priority == Detach || waited >= starved {
 		return Detach
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
@@ -121,6 +122,31 @@ func TestASlowAPIDelaysAndPreventsNothing(t *testing.T) {
 			})
 		}
 	}
+}
+
+// P1: when the budget is spent, detaches take as long as their requests need: none waits behind the reads of others until its own is too old.
+func TestManyDetachesGoOnWithASpentBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{})
+		c := open(t, account, asItIs, func(cfg *linode.Config) { cfg.Limits = []budget.Window{{Calls: 10, Per: time.Second}} })
+		began := time.Now()
+		var all sync.WaitGroup
+		for n := range 100 {
+			id, err := account.AddVolume(emulator.Volume{Label: fmt.Sprint("volume-", n)})
+			must(t, err)
+			at := account.AddLinode(emulator.Linode{})
+			account.Attached(id, at)
+			all.Go(func() {
+				if err := c.Detach(t.Context(), cloud.VolumeID(fmt.Sprint(id)), cloud.NodeID(fmt.Sprint(at))); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if took, s := time.Since(began), account.Stats(); took > 45*time.Second || s.Writes != 100 {
+			t.Errorf("%d detaches took %s and %d reads", s.Writes, took, s.Reads)
+		}
+	})
 }
 
 // An operation that is much shorter than others of its kind is seen to end when they are read.
