@@ -134,7 +134,10 @@ func (l *loop) Number(spec Spec, id pool.ID) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	candidates = slices.DeleteFunc(candidates, func(c candidate) bool { return c.unlinked })
+	there := slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool { return c.unlinked })
+	if len(there) > 0 { // else an image that was removed, whose mounts are the volume's still
+		candidates = there
+	}
 	switch len(candidates) {
 	case 0:
 		return 0, errNoDevice(spec)
