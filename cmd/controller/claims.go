@@ -21,7 +21,7 @@ const settleTime = time.Hour
 type claims struct {
 	// handles are those of all volumes and snapshots.
 	handles []string
-	// known: some of them are those of this cluster's objects in the account or the pools. Set by judge.
+	// known: some of them are those of objects in the account or the pools that are this cluster's or have no mark. Set by judge.
 	known bool
 
 	// objects: the file has the objects of the cluster and not only handles. The rest is set only then.
@@ -232,7 +232,7 @@ func (c *claims) judge(rows []row) {
 	for i := range rows {
 		r := &rows[i]
 		r.Claimed = new(slices.ContainsFunc(c.handles, r.hasHandle))
-		c.known = c.known || *r.Claimed && r.Ours
+		c.known = c.known || *r.Claimed && (r.Ours || !r.made)
 	}
 	for i := range rows {
 		r := &rows[i]

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -215,6 +216,26 @@ func TestVolumesTakesOneListAndOneID(t *testing.T) {
 	}
 	if out, err := volumes(t, dir); err != nil || !strings.Contains(out, kept) || !strings.Contains(out, other) {
 		t.Errorf("the pool has: %v\n%s\nwant both", err, out)
+	}
+}
+
+// C14: a list is known by what it claims of this cluster, or of what has no mark, as a vendor driver's volumes. What another cluster made
+// shows that it may be that cluster's list.
+func TestAListIsKnownByWhatItClaims(t *testing.T) {
+	for name, tc := range map[string]struct {
+		row  row
+		want bool
+	}{
+		"this cluster's":    {row{ID: "70", Ours: true, made: true}, true},
+		"without a mark":    {row{ID: "70"}, true},
+		"another cluster's": {row{ID: "70", made: true}, false},
+		"not claimed":       {row{ID: "71", Ours: true, made: true}, false},
+	} {
+		c, err := readClaims(objectsFile(t, 2*time.Hour, pvOf("a", "70"), claimOf("a", "", time.Time{})))
+		ok(t, err)
+		if c.judge([]row{tc.row}); c.known != tc.want {
+			t.Errorf("a list of a volume that is %s is known: %t, want %t", name, c.known, tc.want)
+		}
 	}
 }
 
