@@ -31,8 +31,8 @@ type ByIDConfig struct {
 	// MayBeVolume reports whether a disk with such a link may be a volume, by its serial. It is for clouds
 	// where the machine's own disks have links of the same form. Nil: LinkPrefix decides.
 	MayBeVolume func(serial string) bool
-	// Mounts is the mount table of this process: /proc/self/mountinfo. A disk that is mounted elsewhere than below KubeletDir,
-	// or as its folder plugins or pods, is the machine's own and never used as a volume.
+	// Mounts is the mount table of this process: /proc/self/mountinfo. A disk that is mounted elsewhere than below plugins
+	// or pods of KubeletDir (without pods: below KubeletDir) is the machine's own and never used as a volume.
 	Mounts string
 	// KubeletDir is kubelet's folder, without symlinks. Empty: any folder that contains plugins or pods.
 	KubeletDir string

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,7 +69,10 @@ func TestForeignDisksThatLookLikeVolumes(t *testing.T) {
 // F3: a disk that the machine has mounted, or that MayBeVolume denies, is never opened as a volume.
 func TestADiskThatTheMachineUsesIsNeverAVolume(t *testing.T) {
 	const volume, boot = "fhmvolume00000000003", "fhmboot0000000000001"
-	const kubelet = "/var/lib/kubelet"
+	kubelet, other := t.TempDir(), t.TempDir() // other is the folder of another orchestrator
+	if err := os.Mkdir(filepath.Join(kubelet, "pods"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	tests := map[string]struct {
 		serial, mount string
 		kind          fault.Kind
@@ -76,7 +80,10 @@ func TestADiskThatTheMachineUsesIsNeverAVolume(t *testing.T) {
 		"a volume that is not mounted":      {volume, "", fault.None},
 		"a volume that is staged":           {volume, kubelet + "/plugins/kubernetes.io/csi/d/h/globalmount", fault.None},
 		"a volume that is published":        {volume, kubelet + "/pods/x/volumes/kubernetes.io~csi/pvc/mount", fault.None},
-		"a volume of another orchestrator":  {volume, kubelet + "/staging/v1", fault.None},
+		"a volume of another orchestrator":  {volume, other + "/staging/v1", fault.None},
+		"the disk of its folder":            {boot, other, fault.Precondition},
+		"the disk of another folder":        {boot, other + "-images/layers", fault.Precondition},
+		"a disk below the kubelet's folder": {boot, kubelet + "/images", fault.Precondition},
 		"a disk that the machine mounts":    {boot, "/", fault.Precondition},
 		"the disk of the kubelet's folder":  {boot, kubelet, fault.Precondition},
 		"the disk of the pods' folder":      {boot, kubelet + "/pods", fault.Precondition},
@@ -100,6 +107,9 @@ func TestADiskThatTheMachineUsesIsNeverAVolume(t *testing.T) {
 				LinkPrefix: "virtio-", MayBeVolume: regexp.MustCompile(`^[a-z0-9]{20}$`).MatchString, Mounts: filepath.Join(m.root, "mountinfo"),
 				KubeletDir: kubelet,
 			})
+			if strings.HasPrefix(tc.mount, other) {
+				b.kubeletDir = other
+			}
 			spec := Spec{Volume: "v1", Name: "virtio-" + tc.serial, Serial: tc.serial}
 			_, err := b.Number(t.Context(), spec)
 			if fault.Of(err) != tc.kind || (err == nil) != (tc.kind == fault.None) {

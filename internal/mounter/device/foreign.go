@@ -86,7 +86,7 @@ func (b *ByID) checkFree(kernel string) error {
 		return fmt.Errorf("device %s: look for mounts of it: %w: %w", kernel, fault.Unavailable, err)
 	}
 	if mounted {
-		return fmt.Errorf("device %s: %w: this machine has it mounted outside of the kubelet's folder, so it is no volume", kernel, fault.DeviceIdentity)
+		return fmt.Errorf("device %s: %w: this machine has it mounted where no volume is mounted, so it is none", kernel, fault.DeviceIdentity)
 	}
 	return nil
 }
@@ -123,14 +123,17 @@ func (b *ByID) mountedByMachine(kernel string) (bool, error) {
 	return false, nil
 }
 
-// isOfVolume reports whether a volume may be mounted there. An orchestrator other than Kubernetes has no folders plugins and pods; with
-// Kubernetes these are the machine's, which a container has mounted.
+// isOfVolume reports whether a volume may be mounted there: below plugins or pods of the kubelet's folder, or anywhere below the folder
+// of another orchestrator, which has no pods in it.
 func (b *ByID) isOfVolume(mountpoint string) bool {
 	if strings.Contains(mountpoint, b.kubeletDir+"/plugins/") || strings.Contains(mountpoint, b.kubeletDir+"/pods/") {
 		return true
 	}
-	below, isBelow := strings.CutPrefix(mountpoint, b.kubeletDir+"/")
-	return b.kubeletDir != "" && isBelow && below != "plugins" && below != "pods"
+	if b.kubeletDir == "" || !strings.HasPrefix(mountpoint, b.kubeletDir+"/") {
+		return false
+	}
+	_, err := os.Stat(b.kubeletDir + "/pods")
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // stackedOn returns the sysfs folders of a disk, its partitions, and the devices on top of these: logical volumes, encryption
