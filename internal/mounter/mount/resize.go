@@ -43,8 +43,8 @@ var errFixedSize = fmt.Errorf("%w: the kernel grows no mounted ext4 with the fea
 // errRefused is the kernel's refusal of an ext4 with recorded errors (EPERM), with more inodes than it can count (EINVAL), or with a journal
 // that is too small for the change (ENOSPC, start_this_handle in fs/jbd2/transaction.c), and of an xfs without a free block (ENOSPC). A repeat
 // has the same outcome, and with another kind the kubelet would not mount the volume for the next pod.
-var errRefused = fmt.Errorf("%w: the kernel refuses to grow it as it is, and its log has the reason; if that is recorded errors, scale the "+
-	"workload to zero: the next stage checks the filesystem", fault.Precondition)
+var errRefused = fmt.Errorf("%w: the kernel refuses to grow it as it is, and its log has the reason; if it is full, delete files; if it has "+
+	"recorded errors, scale the workload to zero: the next stage checks it", fault.Precondition)
 
 // growStaged is growMounted for a volume that is being staged. If the kernel cannot grow the filesystem, the volume is used with
 // the filesystem's size.

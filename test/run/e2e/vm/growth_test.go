@@ -2,7 +2,15 @@
 
 package vm
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/vm"
+)
 
 // usable returns the size of the filesystem at the volume's target.
 func (v *volume) usable() (size int64) {
@@ -49,6 +57,27 @@ func growInUse(t *testing.T, h *host, fs string) {
 	}
 	if got := v.sum("data"); got != want {
 		t.Errorf("the file has checksum %s, want %s", got, want)
+	}
+	v.down()
+}
+
+// E8: an ext4 whose journal is too small for its growth stays as it is. The expansion says why, and the next pod gets the volume.
+func TestGrowthThatTheKernelRefuses(t *testing.T) {
+	notShort(t)
+	const size = 8192 * mib
+	v := sharedMachine(t, vm.DigitalOcean).newVolume("ext4", size)
+	v.context.MkfsOptions = []string{"-J", "size=4"}
+	kernel := v.attach()
+	v.ok(v.stage, v.publish)
+	want, before := v.fill("data", mib), v.usable()
+	must(t, v.guest.Grow(within(t), v.disk, 2*size))
+	v.run("until [ $(blockdev --getsize64 /dev/%s) = %d ]; do sleep 0.1; done", kernel, 2*size)
+	if _, err := v.expand(2 * size); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "no space left on device") {
+		t.Fatalf("expand = %v, want the kernel's refusal", err)
+	}
+	v.ok(v.unpublish, v.unstage, v.stage, v.publish)
+	if got := v.sum("data"); got != want || v.usable() != before {
+		t.Errorf("the next pod has the checksum %s and %d bytes, want %s and %d", got, v.usable(), want, before)
 	}
 	v.down()
 }
