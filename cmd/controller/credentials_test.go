@@ -1,14 +1,25 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/metrics"
 )
@@ -65,4 +76,164 @@ func TestCredentialsThatCannotBeReadAreReported(t *testing.T) {
 	if !strings.Contains(text.String(), path) || strings.Contains(text.String(), "canary") {
 		t.Errorf("the log does not name the file, or repeats what it holds:\n%s", &text)
 	}
+}
+
+// C15: the Secret gets a valid token of another account while a volume is attached.
+func TestCredentialsOfAnotherAccount(t *testing.T) {
+	for _, name := range accounts.Names() {
+		if backends[name].checkSecret != nil {
+			continue // its credentials are no token
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testCredentialsOfAnotherAccount(t, startAccount(t, name, accounts.Options{Token: "ours", Machines: 1}), startAccount(t, name, accounts.Options{Token: "theirs", Machines: 1}))
+		})
+	}
+}
+
+// startAccount starts an account of a cloud, and serves its API until the test ends.
+func startAccount(t *testing.T, name string, options accounts.Options) accounts.Account {
+	t.Helper()
+	account, err := accounts.Start(name, options)
+	ok(t, err)
+	t.Cleanup(func() { _ = account.Close() })
+	ok(t, account.Listen(t.Context(), "127.0.0.1:0"))
+	return account
+}
+
+func testCredentialsOfAnotherAccount(t *testing.T, ours, theirs accounts.Account) {
+	// A cloud has one address for all accounts, and an account can have several tokens.
+	const newer = "newer"
+	var revoked atomic.Bool
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Header.Get("Authorization") {
+		case "Bearer " + theirs.Token():
+			theirs.Handler().ServeHTTP(w, r)
+			return
+		case "Bearer " + newer:
+			r.Header.Set("Authorization", "Bearer "+ours.Token())
+		default:
+			if revoked.Load() {
+				r.Header.Set("Authorization", "Bearer revoked")
+			}
+		}
+		ours.Handler().ServeHTTP(w, r)
+	}))
+	t.Cleanup(api.Close)
+	dir := t.TempDir()
+	file, endpoint, address := filepath.Join(dir, "token"), "unix://"+filepath.Join(dir, "c.sock"), drivertest.FreeAddress(t)
+	use := func(token string) {
+		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	use(ours.Token())
+	flags := append(ours.Flags(), "--cloud="+ours.Name(), "--credentials-file="+file, "--api-endpoint="+api.URL, "--cluster-id=prod")
+	cmd := program(t, append(flags, "--endpoint="+endpoint, "--http-endpoint="+address)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	client := csi.NewControllerClient(drivertest.Dial(t, endpoint))
+	if _, err := client.ControllerGetCapabilities(ctx, &csi.ControllerGetCapabilitiesRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Fatal(err)
+	}
+	wantPage(t, address, "readyz", http.StatusOK, unknownAccount)
+	doctorSays(t, flags, "it has no volume of the cluster prod")
+	unreadable := fmt.Sprintf("\ncloudblock_credentials_unreadable{driver_name=%q}", ours.Name()+".csi.cloudblock.io")
+
+	node := ours.Machines()[0]
+	create := func(name string) *csi.Volume {
+		t.Helper()
+		made, err := client.CreateVolume(ctx, createRequest(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made.GetVolume()
+	}
+	publish := func(vol *csi.Volume) {
+		t.Helper()
+		if _, err := client.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
+			VolumeId: vol.GetVolumeId(), NodeId: node, VolumeContext: vol.GetVolumeContext(), VolumeCapability: createRequest("").GetVolumeCapabilities()[0],
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func(vol *csi.Volume) error {
+		_, err := client.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: vol.GetVolumeId()})
+		return err
+	}
+	detach := func(vol *csi.Volume) error {
+		_, err := client.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: vol.GetVolumeId(), NodeId: node})
+		return err
+	}
+	first, second := create("pvc-1"), create("pvc-2")
+	publish(first)
+	publish(second)
+	wantPage(t, address, "readyz", http.StatusOK, "ok\n")
+	doctorSays(t, flags, "it has volumes of the cluster prod")
+
+	use(theirs.Token())
+	if err := errors.Join(detach(first), remove(first)); err != nil {
+		t.Errorf("with the token of another account in the file, the earlier one is not used: %v", err)
+	}
+	create("pvc-3")
+	if made := theirs.Volumes(); len(made) != 0 || len(ours.Volumes()) != 2 {
+		t.Errorf("with the token of another account in the file, that account has %+v, and ours %+v", made, ours.Volumes())
+	}
+	wantPage(t, address, "metrics", http.StatusOK, unreadable+" 1\n")
+	wantPage(t, address, "readyz", http.StatusServiceUnavailable, "another account")
+
+	revoked.Store(true)
+	for call, do := range map[string]func(*csi.Volume) error{"DeleteVolume": remove, "ControllerUnpublishVolume": detach} {
+		if err := do(second); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "CB-ACCESS-DENIED") {
+			t.Errorf("%s with a revoked token, and that of another account in the file: %v, want PermissionDenied", call, err)
+		}
+	}
+	if there := accounts.Find(ours, second.GetVolumeId()); there.Machine != node {
+		t.Errorf("the volume is now %+v", there)
+	}
+
+	use(newer)
+	if err := errors.Join(detach(second), remove(second)); err != nil {
+		t.Errorf("with another token of this account: %v", err)
+	}
+	if left := ours.Volumes(); len(left) != 1 {
+		t.Errorf("left are %+v, want pvc-3", left)
+	}
+	wantPage(t, address, "metrics", http.StatusOK, unreadable+" 0\n")
+	wantPage(t, address, "readyz", http.StatusOK, "ok\n")
+
+	// Another program finds the volumes itself.
+	other := drivertest.FreeAddress(t)
+	cmd = program(t, append(flags, "--endpoint="+endpoint+"2", "--http-endpoint="+other)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	drivertest.Ready(t, drivertest.Dial(t, endpoint+"2"))
+	eventually(t, "a program that was started with a volume in the account says that it is ready", func() bool {
+		_, text := drivertest.Page(t, "http://"+other+"/readyz")
+		return text == "ok\n"
+	})
+}
+
+// wantPage fails the test unless a page of the program has this status and these words.
+func wantPage(t *testing.T, address, page string, code int, says string) {
+	t.Helper()
+	if got, text := drivertest.Page(t, "http://"+address+"/"+page); got != code || !strings.Contains(text, says) {
+		t.Errorf("/%s answers %d, want %d and %q:\n%s", page, got, code, says, text)
+	}
+}
+
+// doctorSays fails the test unless doctor reports this about the account.
+func doctorSays(t *testing.T, flags []string, says string) {
+	t.Helper()
+	report, exit := findings(t, flags...)
+	for _, f := range report {
+		if f.Check == "account" && strings.Contains(f.Message, says) && exit == 0 {
+			return
+		}
+	}
+	t.Errorf("doctor exits with %d and finds %+v, want of the account: %q", exit, report, says)
 }
