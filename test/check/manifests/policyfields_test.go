@@ -25,7 +25,7 @@ const (
 	growth    = "a growth changes it"
 	noClass   = "a volume of a class that does not exist has Secrets of its claim's namespace or the driver's at most"
 	ownNode   = "only the token's own node acts on it"
-	own       = "the driver's own; the tables above have its bounds"
+	own       = "the driver's own; the tests of a token have its bounds"
 )
 
 // serversMetadata are the fields of every object that no policy has to mention.
