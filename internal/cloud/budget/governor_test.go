@@ -2,10 +2,8 @@ package budget_test
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,79 +12,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// An account is a cloud that allows so many requests in each of its sliding windows, whoever sends
-// them, and tells what is left in the longest.
-type account struct {
-	windows []budget.Window
-	silent  bool // tells nothing about what is left, nor how long to wait
-
-	mu           sync.Mutex
-	taken        []time.Time
-	all, refused int
-}
-
-func (a *account) request(ctx context.Context) budget.Rate {
-	after(ctx, rand.N(50*time.Millisecond))
-	defer after(ctx, rand.N(50*time.Millisecond))
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	now := time.Now()
-	a.all++
-	var r budget.Rate
-	for _, w := range a.windows {
-		var used []time.Time
-		for _, at := range a.taken {
-			if now.Sub(at) < w.Per {
-				used = append(used, at)
-			}
-		}
-		if len(used) >= w.Calls {
-			r.Refused, r.Words = true, "429 too many requests"
-			r.RetryAfter = max(r.RetryAfter, (used[0].Add(w.Per).Sub(now)).Truncate(time.Second)+time.Second)
-		}
-		if w.FromHeaders {
-			r.Limit, r.Remaining = w.Calls, max(0, w.Calls-len(used)-1)
-			if len(used) > 0 {
-				r.Reset = used[0].Add(w.Per)
-			}
-		}
-	}
-	if r.Refused {
-		a.refused++
-	} else {
-		a.taken = append(a.taken, now)
-	}
-	if a.silent {
-		return budget.Rate{Refused: r.Refused, Words: r.Words}
-	}
-	return r
-}
-
-func after(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
-// call sends one request with a budget and repeats it when it is refused.
-func call(ctx context.Context, g *budget.Governor, a *account, p budget.Priority) error {
-	for {
-		if err := g.Acquire(ctx, p); err != nil {
-			return err
-		}
-		r := a.request(ctx)
-		g.Learn(r)
-		if !r.Refused {
-			return nil
-		}
-	}
-}
 
 func TestTheLimitsHoldWhateverIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -294,93 +222,6 @@ func TestAFixedLimitIsNotRaisedByWhatTheCloudSays(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestARefusalPausesEverythingAndThenGoesOnSlowly(t *testing.T) {
-	tests := map[string]struct {
-		rate  budget.Rate
-		pause time.Duration
-	}{
-		"as long as the cloud asks for":             {budget.Rate{RetryAfter: 20 * time.Second}, 20 * time.Second},
-		"until the reset if nothing is left":        {budget.Rate{Limit: 100, Reset: time.Date(2000, 1, 1, 0, 0, 40, 0, time.UTC)}, 40 * time.Second},
-		"a second if the cloud does not say how":    {budget.Rate{}, time.Second},
-		"a second if something seems to be left":    {budget.Rate{Limit: 100, Remaining: 7, Reset: time.Date(2000, 1, 1, 0, 0, 40, 0, time.UTC)}, time.Second},
-		"a wait that is asked for beats the reset":  {budget.Rate{Limit: 100, RetryAfter: 3 * time.Second, Reset: time.Date(2000, 1, 1, 0, 0, 40, 0, time.UTC)}, 3 * time.Second},
-		"a reset that has passed says nothing":      {budget.Rate{Limit: 100, Reset: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)}, time.Second},
-		"what the cloud asks for is bounded though": {budget.Rate{RetryAfter: 1000 * time.Hour}, time.Hour},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 100, Per: time.Minute, FromHeaders: true}}})
-				began := time.Now()
-				tc.rate.Refused = true
-				for range 16 { // those under way together are refused together
-					g.Learn(tc.rate)
-				}
-				if err := g.Acquire(t.Context(), budget.Detach); err != nil {
-					t.Fatal(err)
-				}
-				if took := time.Since(began); took < tc.pause || took > tc.pause+tc.pause/8+time.Second {
-					t.Errorf("paused for %s, want %s", took, tc.pause)
-				}
-				began = time.Now()
-				for range 20 {
-					if err := g.Acquire(t.Context(), budget.Detach); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if took := time.Since(began); took < 6*time.Second || took > 20*time.Second {
-					t.Errorf("20 more took %s, want them spread over 12s", took)
-				}
-			})
-		})
-	}
-}
-
-func TestRefusalsInARowPauseLongerUntilOneIsNotRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := budget.New(budget.Config{})
-		pause := func() time.Duration {
-			began := time.Now()
-			if err := g.Acquire(t.Context(), budget.Detach); err != nil {
-				t.Fatal(err)
-			}
-			return time.Since(began).Round(time.Second)
-		}
-		var got []time.Duration
-		for range 7 {
-			g.Learn(budget.Rate{Refused: true})
-			got = append(got, pause())
-		}
-		for i, want := range []int{1, 2, 4, 8, 16, 30, 30} {
-			if d := got[i].Seconds(); d < float64(want) || d > 1.1*float64(want)+1 {
-				t.Errorf("pause %d is %s, want %ds", i, got[i], want)
-			}
-		}
-		g.Learn(budget.Rate{})
-		g.Learn(budget.Rate{Refused: true})
-		if again := pause(); again > 2*time.Second {
-			t.Errorf("the pause after a success is %s, want 1s", again)
-		}
-	})
-}
-
-func TestAContextThatEndsGetsTheCloudsWords(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := budget.New(budget.Config{Name: "lists"})
-		g.Learn(budget.Rate{Refused: true, RetryAfter: time.Hour, Words: "429 API rate limit exceeded."})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		err := g.Acquire(ctx, budget.Write)
-		if fault.Of(err) != fault.Unavailable || !errors.Is(err, context.DeadlineExceeded) ||
-			!strings.Contains(err.Error(), "API rate limit exceeded.") || !strings.Contains(err.Error(), "lists") {
-			t.Errorf("Acquire = %v, want unavailable, the deadline, and the cloud's words", err)
-		}
-		if err := g.Acquire(ctx, budget.Detach); fault.Of(err) != fault.Unavailable || strings.Contains(err.Error(), "budget") {
-			t.Errorf("Acquire after the end = %v, want unavailable, and not for the budget", err)
-		}
-	})
 }
 
 func TestARequestThatGaveUpSpendsNothing(t *testing.T) {
