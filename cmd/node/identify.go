@@ -29,7 +29,7 @@ func identify(ctx context.Context, cfg config, foreign func() (int64, error), lo
 	if info.ID == "" || info.Zone == "" || limit.Max == 0 {
 		told, err := readMachine(ctx, cfg, log)
 		if err != nil {
-			return info, limit, fmt.Errorf("which machine is this? Give --node-id and --zone where there is no metadata service: %w", err)
+			return info, limit, fmt.Errorf("which machine is this? Give --node-id, --zone and --max-volumes where there is no metadata service: %w", err)
 		}
 		info.ID, info.Zone = cmp.Or(info.ID, told.ID), cmp.Or(info.Zone, told.Zone)
 		limit.MaxDisks = told.MaxDisks

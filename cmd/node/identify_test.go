@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +59,17 @@ func named(id, zone string, most int64) config {
 	c := config{zone: zone}
 	c.NodeID, c.MaxVolumes = id, most
 	return c
+}
+
+// The error names every flag that replaces the service: on Yandex Cloud, which has no fallback, --node-id and --zone are not enough.
+func TestTheErrorNamesTheFlagsThatReplaceTheService(t *testing.T) {
+	silent := func(context.Context, string) (machine.Info, error) { return machine.Info{}, errors.New("no route") }
+	cfg := named("fhm4aq4hvq5g00000000", "ru-central1-a", 0)
+	cfg.disks = &disks{machine: silent}
+	_, _, err := identify(t.Context(), cfg, func() (int64, error) { return 1, nil }, zap.NewNop())
+	if err == nil || !strings.Contains(err.Error(), "--max-volumes") {
+		t.Errorf("identify with --node-id and --zone = %v, want it to name --max-volumes", err)
+	}
 }
 
 // TestTheProgramEndsBeforeTheProbeEndsIt: without a metadata service the program fails and names the flags that replace it. If the
