@@ -52,8 +52,8 @@ type VolumeContext struct {
 	MkfsOptions []string
 	// FormatNonZero: the class allows to make a filesystem on a disk that does not read as zeros.
 	FormatNonZero bool
-	// LUKS: the node encrypts the volume.
-	LUKS bool
+	// LUKS: the node encrypts the volume. VendorLUKS: only a vendor's attribute says that.
+	LUKS, VendorLUKS bool
 	// Limits are the limits of I/O that each pod with the volume has.
 	Limits IOLimits
 	// NeverFormat is the vendor's attribute that forbids to make a filesystem on the volume; empty: there is none.
@@ -119,8 +119,8 @@ func (v VolumeContext) With(p PublishContext) VolumeContext {
 	return v
 }
 
-// EncodeVolumeContext returns a volume context in CSI's form. It omits unknown fields. It also omits NeverFormat and Refused, which
-// come from a vendor's attributes.
+// EncodeVolumeContext returns a volume context in CSI's form. It omits unknown fields. It also omits VendorLUKS, NeverFormat and
+// Refused, which come from a vendor's attributes.
 func (n Names) EncodeVolumeContext(v VolumeContext) map[string]string {
 	m := n.encodeDevice(PublishContext{DeviceName: v.DeviceName, Serial: v.Serial, Size: v.Size})
 	if v.Content != ContentUnknown {
@@ -173,7 +173,8 @@ func (n Names) DecodeVolumeContext(m map[string]string) (VolumeContext, error) {
 			return VolumeContext{}, n.badKey(field, key, "neither true nor false")
 		}
 	}
-	v.LUKS = v.LUKS || n.Vendor.LUKS(m)
+	v.VendorLUKS = !v.LUKS && n.Vendor.LUKS(m)
+	v.LUKS = v.LUKS || v.VendorLUKS
 	for _, l := range v.Limits.all() {
 		text, given := m[n.key(l.key)]
 		if !given {

@@ -61,6 +61,9 @@ func (s *Server) decodeUse(req useRequest) (use, error) {
 	if volume.Refused != "" {
 		return use{}, fmt.Errorf("volume %s: volume_context: %s: %w", id, volume.Refused, fault.Precondition)
 	}
+	if capability.GetBlock() != nil && volume.VendorLUKS {
+		volume.LUKS = false // the vendor's driver encrypts filesystems only, whatever the class of a raw block volume says
+	}
 	publish, err := s.names.DecodePublishContext(id, req.GetPublishContext())
 	if err != nil {
 		return use{}, err
