@@ -72,6 +72,9 @@ func TestTheBudgetIsToldFromTheRulesOfRoutes(t *testing.T) {
 	}
 }
 
+// Scopes is the table of scopes by route.
+var Scopes = scopes
+
 func TestRoutesHaveNoIds(t *testing.T) {
 	const id = "506f78a4-e098-11e5-ad9f-000f53306ae1"
 	for path, want := range map[string]string{

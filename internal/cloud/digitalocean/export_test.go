@@ -1,4 +1,0 @@
-package digitalocean
-
-// Scopes is the table of scopes by route.
-var Scopes = scopes
