@@ -2,7 +2,9 @@ package controller
 
 import (
 	"errors"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/compat"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/golden"
 )
 
 // classes returns a service whose cloud has these parameters.
@@ -221,4 +224,11 @@ func FuzzVolumeParameters(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestParametersAreAsFrozen: classes that people have written have these. The parameters of one cloud are frozen in its package.
+func TestParametersAreAsFrozen(t *testing.T) {
+	names := []string{paramMkfsOptions, paramFormatNonZero, paramLUKS, paramTags, paramFilesystem}
+	names = slices.Concat(names, limitNames(), slices.Collect(maps.Keys(volumeMetadata)), slices.Collect(maps.Keys(snapshotMetadata)))
+	golden.Names(t, "parameters.txt", names)
 }
