@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/golden"
 )
 
 func TestReasonOf(t *testing.T) {
@@ -65,4 +66,13 @@ func TestEveryReasonHasAKindAndACode(t *testing.T) {
 			t.Errorf("%q is of the kind %q", r, fault.Of(r))
 		}
 	}
+}
+
+// TestReasonsAreAsFrozen: alerts, runbooks and people's searches have the codes.
+func TestReasonsAreAsFrozen(t *testing.T) {
+	var codes []string
+	for _, r := range fault.Reasons() {
+		codes = append(codes, string(r))
+	}
+	golden.Names(t, "reasons.txt", codes)
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
 // The loop device is found through whatever lies between it and the pool's filesystem.
@@ -54,4 +56,13 @@ func TestLoopDevicesBelowAPool(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hold takes the shared lock that a loop device of this volume would hold.
+func hold(t *testing.T, p *Pool, id pool.ID) (release func()) {
+	t.Helper()
+	f, err := os.Open(p.ImagePath(id))
+	must(t, err)
+	must(t, unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB))
+	return func() { _ = f.Close() }
 }
