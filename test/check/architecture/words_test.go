@@ -116,7 +116,7 @@ func TestMountNamespacesOfTestsAreSeparate(t *testing.T) {
 		alone := strings.HasPrefix(path, "test/run/cluster/") || strings.HasPrefix(path, "test/run/e2e/vm/") || strings.HasPrefix(path, "test/check/")
 		if !alone && (strings.Contains(text, `"unshare"`) || strings.Contains(text, "CLONE_NEWNS")) {
 			found++
-			if path != "test/kit/mounts/namespace.go" {
+			if path != "test/kit/mounts/mounts.go" {
 				t.Errorf("%s makes a mount namespace without mounts.Separate", path)
 			}
 		}

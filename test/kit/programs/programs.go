@@ -105,6 +105,26 @@ func Start(ctx context.Context, opts Options) (*Pair, error) {
 	return pair, nil
 }
 
+// StartController starts the controller alone, for calls that need no machine but only its name. Stop of
+// the pair ends it.
+func StartController(ctx context.Context, opts Options) (*Pair, error) {
+	if opts.Cloud == nil {
+		return nil, errors.New("a controller alone needs a cloud that is not on this machine")
+	}
+	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	flags, err := opts.Cloud.Controller(opts.Dir)
+	if err != nil {
+		return nil, err
+	}
+	controller, err := opts.start(ctx, "controller", flags, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Pair{Controller: controller, opts: opts}, nil
+}
+
 // Beside starts the node program of another machine and returns it together with the same controller.
 // Stop of the first pair ends it too.
 func (p *Pair) Beside(ctx context.Context) (*Pair, error) {

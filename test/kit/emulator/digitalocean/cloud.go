@@ -13,6 +13,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/account"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/contract"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/disks"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/history"
@@ -92,6 +93,21 @@ func New(opts Options) (*Cloud, error) {
 		c.AddDroplet(Droplet{})
 	}
 	return c, nil
+}
+
+// description says what is known about the official description of the API.
+var description = contract.Config{
+	File: "digitalocean.json",
+	Exceptions: []contract.Exception{
+		{
+			Method: "GET", Route: "/v2/snapshots", Contains: `unknown query parameter "region"`,
+			Why: "the official SDK sends it (ListSnapshotsOptions.Region)",
+		},
+	},
+	Borrowed: map[string]string{
+		"GET /v2/actions":                    "GET /v2/volumes/{volume_id}/actions",
+		"DELETE /v2/tags/{tag_id}/resources": "POST /v2/tags/{tag_id}/resources",
+	},
 }
 
 // Testing is what Start needs of a *testing.T.

@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -47,6 +49,22 @@ func FromEnvironment(getenv func(string) string) (Client, error) {
 		c.Kubectl = filepath.Join(cache, "cluster", "bin", "kubectl")
 	}
 	return c, nil
+}
+
+// MountedExt4Grows says whether root on this machine, which holds all nodes of a cluster of
+// `make cluster`, has what the kernel asks for before it grows a mounted ext4: CAP_SYS_RESOURCE.
+func MountedExt4Grows() (bool, error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return false, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "CapBnd:"); ok {
+			set, err := strconv.ParseUint(strings.TrimSpace(rest), 16, 64)
+			return set>>24&1 == 1, err // CAP_SYS_RESOURCE is 24
+		}
+	}
+	return false, errors.New("/proc/self/status has no CapBnd line")
 }
 
 // In returns the same client for another namespace.

@@ -1,10 +1,42 @@
+// Package mounts unmounts for tests and demonstrations.
 package mounts
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
+
+// patience is how long a mount may be in use: a program that another test starts holds a copy of every open file,
+// closed ones too, from its fork to its exec.
+const patience = 5 * time.Second
+
+// Unmount unmounts the topmost mount at a path, and tries again for a while as long as it is in use. A mount that is
+// still in use then is unix.EBUSY, a path without a mount is unix.EINVAL.
+func Unmount(path string) error {
+	tries := time.NewTicker(10 * time.Millisecond)
+	defer tries.Stop()
+	end := time.After(patience)
+	for {
+		err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("unmount %s: %w", path, err)
+		}
+		select {
+		case <-tries.C:
+		case <-end:
+			return fmt.Errorf("unmount %s: %w after %v", path, err, patience)
+		}
+	}
+}
 
 // separate unmounts the mounts below the folder $1, except those below $2, and runs the rest of its arguments.
 const separate = `awk -v all="$1/" -v own="$2/" 'index($5, all) == 1 && (own == "/" || index($5 "/", own) != 1) { print $5 }' /proc/self/mountinfo |
