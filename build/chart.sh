@@ -11,11 +11,10 @@ image="$(build/names.sh image controller)"
 registry="${image%/controller:*}"
 tag="${image##*:}"
 
-# A chart needs a semantic version. Builds without one come before all that have one.
-case "$tag" in
-v[0-9]*.[0-9]*.[0-9]*) version="${tag#v}" ;;
-*) version="0.0.0-g$tag" ;;
-esac
+# A chart needs a semantic version, which not every tag is. Builds without one come before all that have one.
+number='(0|[1-9][0-9]*)'
+version="$(printf '%s\n' "$tag" | sed -nE "s/^v($number\.$number\.$number(-[0-9A-Za-z.-]+)?)\$/\1/p")"
+[ -n "$version" ] || version="0.0.0-g$(printf %s "$tag" | tr -c 'A-Za-z0-9-' -)"
 
 rm -rf "$dir"
 mkdir -p "$dir"

@@ -118,3 +118,24 @@ func TestThePackageIsComplete(t *testing.T) {
 		}
 	}
 }
+
+// TestAChartForEachTag: what names.sh takes as a tag of the images makes a chart, whose labels the API server takes.
+func TestAChartForEachTag(t *testing.T) {
+	label := regexp.MustCompile(`(?m)^ +(helm\.sh/chart|app\.kubernetes\.io/version): "?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"?$`)
+	for tag, want := range map[string]string{
+		"v1.2.3-14-g0123abc-dirty": "1.2.3-14-g0123abc-dirty", "v2024.01.05": "0.0.0-gv2024-01-05", "_a_branch-": "0.0.0-g-a-branch-",
+		strings.Repeat("a-", 31): "0.0.0-g" + strings.Repeat("a-", 31),
+	} {
+		dir := filepath.Join(t.TempDir(), "chart")
+		cmd := exec.CommandContext(t.Context(), "../../../build/chart.sh", dir)
+		cmd.Env = append(os.Environ(), "TAG="+tag)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", tag, err, out)
+			continue
+		}
+		out, err := helm(t, "template", "cloudblock", filepath.Join(dir, "cloudblock-csi-"+want+".tgz"), "--set", "cloud=local", "--show-only", "templates/csidriver.yaml")
+		if err != nil || len(label.FindAllString(out, -1)) != 2 {
+			t.Errorf("%s: %v, and the labels are in\n%s", tag, err, out)
+		}
+	}
+}
