@@ -6,6 +6,7 @@ package digitalocean
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -172,3 +173,18 @@ func (c *Cloud) routes() {
 }
 
 func hasFeature(features []string, name string) bool { return slices.Contains(features, name) }
+
+func (c *Cloud) listRegions(r *request) answer {
+	return page(r, "regions", slices.Sorted(maps.Keys(c.opts.Regions)), c.region)
+}
+
+// getAccount shows the account as recordings of 2022 have it. Its volume_limit is 0 where the rules have none, as the vendor's driver
+// reads it.
+func (c *Cloud) getAccount(r *request) answer {
+	const uuid = "00000000-0000-4000-8000-00000000e0e0"
+	return reply(http.StatusOK, map[string]any{"account": map[string]any{
+		"droplet_limit": 25, "floating_ip_limit": 3, "reserved_ip_limit": 3, "volume_limit": c.rules.VolumeLimit,
+		"email": "owner@example.com", "uuid": uuid, "email_verified": true, "status": "active", "status_message": "",
+		"team": map[string]any{"uuid": uuid, "name": "My Team"},
+	}}, r.ID)
+}

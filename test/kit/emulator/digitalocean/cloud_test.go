@@ -1,6 +1,9 @@
 package digitalocean_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -137,6 +140,31 @@ func TestAVolumeLivesFromCreateToDelete(t *testing.T) {
 	}
 	if stats := c.Stats(); stats.Writes != 5 || stats.Routes["POST /v2/volumes/{volume_id}/actions"] != 3 || stats.MaxParallel[droplet] != 1 {
 		t.Errorf("Stats() = %+v, want 5 writes, 3 of them actions, one at a time", stats)
+	}
+}
+
+func TestAnAccountIsReachedOverTLS(t *testing.T) {
+	c := emulator.Start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(0))})
+	url, authority, err := c.ListenTLS(t.Context(), "127.0.0.1:0", "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	if !trusted.AppendCertsFromPEM(authority) {
+		t.Fatalf("the authority is no PEM: %s", authority)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}
+	t.Cleanup(transport.CloseIdleConnections)
+	resp, err := (&http.Client{Transport: bearer{c.Token, transport}}).Get(url + "/v2/regions?per_page=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var list struct {
+		Links struct{ Pages struct{ Next string } }
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil || !strings.HasPrefix(list.Links.Pages.Next, url) {
+		t.Errorf("next = %q, %v, want it below %s", list.Links.Pages.Next, err, url)
 	}
 }
 

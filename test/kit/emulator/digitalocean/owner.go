@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/account"
 )
@@ -127,6 +130,85 @@ func (c *Cloud) SetContent(id, content string) {
 	}
 }
 
+// Tags returns the names of all tags that the account has, on something or not.
+func (c *Cloud) Tags() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.now.tags))
+}
+
+// AddDroplet adds a machine and returns its id. What is not said gets a usual value.
+func (c *Cloud) AddDroplet(d Droplet) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	const first = 3_164_001
+	if d.ID == 0 {
+		d.ID = first - 1 + c.dice.Next("droplet")
+	}
+	d.Name = cmp.Or(d.Name, "droplet-"+strconv.Itoa(d.ID))
+	d.Region = cmp.Or(d.Region, c.opts.Region)
+	d.Tags = slices.Clone(d.Tags)
+	c.now.droplets[d.ID] = d
+	return d.ID
+}
+
+// RemoveDroplet destroys a machine. Its running action fails; its volumes become free, but their
+// records go on naming the droplet for as long as lag.
+func (c *Cloud) RemoveDroplet(id int, lag time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.now.droplets, id)
+	for _, running := range c.running {
+		if running.droplet == id {
+			running.errored = true
+			c.finish(running)
+		}
+	}
+	for _, v := range c.attachedTo(&c.now, id) {
+		// Who used the volume there is gone too, so this is no violation.
+		_, err := c.disks.Detach(disk(v))
+		c.trouble(v, err)
+		free := func() {
+			if still := c.now.volumes[v.ID]; still.DropletID == id {
+				still.DropletID = 0
+				c.putVolume(still)
+			}
+		}
+		if lag == 0 {
+			free()
+		} else {
+			c.later.After(lag, free)
+		}
+	}
+}
+
+// Droplets returns the ids of the machines, the smallest first.
+func (c *Cloud) Droplets() []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.now.droplets))
+}
+
+// Stats are the counters of the API and how many actions ran at once on one droplet at most.
+type Stats = account.Stats[int]
+
+// Stats returns the counters since the start or the last reset.
+func (c *Cloud) Stats() Stats {
+	return Stats{Stats: c.Server.Stats(), MaxParallel: c.record.MaxParallel()}
+}
+
+// ResetStats forgets counters, operations, exchanges and violations. The account stays as it is.
+func (c *Cloud) ResetStats() {
+	c.Server.ResetStats()
+	c.record.Reset()
+}
+
+// Operations returns the operations since the last reset, in the order in which they were accepted.
+func (c *Cloud) Operations() []Operation { return c.record.Operations() }
+
+// Violations returns what must not have happened since the last reset.
+func (c *Cloud) Violations() []Violation { return c.record.Violations() }
+
 // decide asks Options.Decide about a request.
 func (c *Cloud) decide(r *request) effect {
 	if c.opts.Decide == nil {
@@ -143,9 +225,33 @@ func (c *Cloud) decide(r *request) effect {
 	return c.opts.Decide(call)
 }
 
-// Tags returns the names of all tags that the account has, on something or not.
-func (c *Cloud) Tags() []string {
+// Settings are what can be changed while the account runs.
+type Settings = account.Settings[Durations, Rules]
+
+// control adds to the owner's side what only this cloud has.
+func (c *Cloud) control(control account.Control) {
+	account.Show(control, "stats", c.Stats)
+	account.Show(control, "operations", c.Operations)
+	account.Show(control, "violations", c.Violations)
+	account.Show(control, "volumes", c.Volumes)
+	account.Show(control, "snapshots", c.Snapshots)
+	control.Do("POST reset", func([]byte, *http.Request) (any, error) { c.ResetStats(); return c.Stats(), nil })
+	account.ServeSettings(control, c.settings, c.setSettings)
+	account.Machines[int, Droplet]{
+		ParseID: strconv.Atoi, List: c.Droplets, Add: c.AddDroplet, Remove: c.RemoveDroplet, Metadata: c.Metadata,
+	}.Serve(control, "droplets")
+}
+
+func (c *Cloud) settings() Settings {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Sorted(maps.Keys(c.now.tags))
+	return Settings{Durations: c.lasts, Rules: c.rules, Limits: c.Server.Limits()}
+}
+
+func (c *Cloud) setSettings(s Settings) {
+	c.SetDurations(s.Durations)
+	c.SetRules(func(r *Rules) { *r = s.Rules })
+	if s.Limits != nil {
+		c.SetLimits(s.Limits...)
+	}
 }

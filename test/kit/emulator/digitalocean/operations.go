@@ -6,6 +6,32 @@ import (
 	"time"
 )
 
+// This file is the changes: what the owner sees of each, and the actions, which run on after their answer.
+
+// Operation is a change that the account accepted, by the wall clock.
+type Operation struct {
+	// Kind is create_volume, delete_volume, create_snapshot, attach_volume, detach_volume or resize.
+	Kind       string `json:"kind"`
+	Volume     string `json:"volume"`
+	VolumeName string `json:"volume_name"`
+	Droplet    int    `json:"droplet,omitempty"`
+	// Action is the id of the action; 0 for what needs none.
+	Action   int       `json:"action,omitempty"`
+	Accepted time.Time `json:"accepted"`
+	// Finished is zero while the operation is running.
+	Finished time.Time `json:"finished,omitzero"`
+	Status   string    `json:"status"`
+}
+
+// Violation is something that must not have happened.
+type Violation struct {
+	At         time.Time `json:"at"`
+	What       string    `json:"what"`
+	Volume     string    `json:"volume"`
+	VolumeName string    `json:"volume_name"`
+	Droplet    int       `json:"droplet,omitempty"`
+}
+
 const (
 	kindAttach = "attach_volume"
 	kindDetach = "detach_volume"
@@ -57,29 +83,6 @@ func (c *Cloud) startAction(r *request) answer {
 		return refuse(*why, r.ID)
 	}
 	return c.run(r, a, c.dice.Lasting(a.kind, v.Name, usual, r.Effect))
-}
-
-func (c *Cloud) mayAttach(v volume, droplet int) *problem {
-	d, found := c.now.droplets[droplet]
-	switch {
-	case !found:
-		return &notFound
-	case d.Region != v.Region:
-		return &otherRegion
-	case v.DropletID != 0:
-		return &alreadyAttached
-	case len(c.attachedTo(&c.now, droplet)) >= c.rules.volumesPerDroplet():
-		return &tooManyVolumes
-	}
-	return nil
-}
-
-func (c *Cloud) mayDetach(v volume, droplet int) *problem {
-	coming := c.pending(func(a *action) bool { return a.kind == kindAttach && a.volume == v.ID && a.droplet == droplet })
-	if (v.DropletID == 0 || v.DropletID != droplet) && !coming {
-		return &notAttached
-	}
-	return nil
 }
 
 func (c *Cloud) mayResize(v volume, size int) *problem {
@@ -183,38 +186,6 @@ func (c *Cloud) takeBack(failed *runningAction) {
 	}
 }
 
-// plug makes an action's change to the machine.
-func (c *Cloud) plug(a action) {
-	v, found := c.now.volumes[a.volume]
-	if !found {
-		return
-	}
-	d := c.now.droplets[a.droplet]
-	switch a.kind {
-	case kindAttach:
-		if d.DeviceDir != "" {
-			c.trouble(v, c.disks.Attach(disk(v), d.DeviceDir))
-		}
-	case kindDetach:
-		c.unplug(v, d)
-	case kindResize:
-		c.trouble(v, c.disks.Grow(disk(v)))
-	}
-}
-
-// unplug takes a volume away from a machine, as a cloud does: whether it is in use or not. That it was
-// in use is what a test must see.
-func (c *Cloud) unplug(v volume, d Droplet) {
-	if c.Held(v.ID) {
-		c.violation("detached while in use", v, d.ID)
-	}
-	inUse, err := c.disks.Detach(disk(v))
-	if inUse {
-		c.violation("detached while its device was mounted or open", v, d.ID)
-	}
-	c.trouble(v, err)
-}
-
 func (c *Cloud) listVolumeActions(r *request) answer {
 	view, id := c.view(r.Effect), r.PathValue("volume_id")
 	if _, found := view.volumes[id]; !found {
@@ -233,4 +204,41 @@ func (c *Cloud) getAction(r *request) answer {
 		return refuse(notFound, r.ID)
 	}
 	return reply(http.StatusOK, map[string]any{"action": c.showAction(a)}, r.ID)
+}
+
+// begin remembers an operation that was accepted and returns its number.
+func (c *Cloud) begin(op Operation) int {
+	op.Accepted, op.Status = time.Now(), statusInProgress
+	return c.record.Add(op)
+}
+
+func (c *Cloud) end(number int, status string) {
+	c.record.Change(number, func(op *Operation) { op.Finished, op.Status = time.Now(), status })
+}
+
+func (c *Cloud) violation(what string, v volume, droplet int) {
+	c.record.Violate(Violation{
+		At: time.Now(), What: what, Volume: v.ID, VolumeName: v.Name, Droplet: droplet,
+	})
+}
+
+// trouble records that the machine did not do what the cloud wanted of it: the test's ground is gone.
+func (c *Cloud) trouble(v volume, err error) {
+	if err != nil {
+		c.violation("emulator: "+err.Error(), v, v.DropletID)
+	}
+}
+
+// countParallel notes how many actions run on a droplet.
+func (c *Cloud) countParallel(droplet int) {
+	if droplet == 0 {
+		return
+	}
+	n := 0
+	for _, running := range c.running {
+		if running.droplet == droplet {
+			n++
+		}
+	}
+	c.record.Parallel(droplet, n)
 }
