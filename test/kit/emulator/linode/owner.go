@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/account"
 )
@@ -151,6 +154,92 @@ func (c *Cloud) SetContent(id int, content string) {
 	}
 }
 
+// AddLinode adds a machine and returns its id. What is not said gets a usual value.
+func (c *Cloud) AddLinode(l Linode) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	const first = 20_001
+	if l.ID == 0 {
+		l.ID = first - 1 + c.dice.Next("linode")
+	}
+	l.Label = cmp.Or(l.Label, "linode-"+strconv.Itoa(l.ID))
+	l.Region, l.MemoryMB = cmp.Or(l.Region, c.opts.Region), cmp.Or(l.MemoryMB, usualMemory)
+	l.Status, l.Tags = cmp.Or(l.Status, statusRunning), slices.Clone(l.Tags)
+	c.putLinode(l)
+	return l.ID
+}
+
+// RemoveLinode destroys a machine. Its volumes become free, but their records go on naming the Linode for
+// as long as lag.
+func (c *Cloud) RemoveLinode(id int, lag time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.removeLinode(id)
+	c.cancel(func(j *job) bool { return j.linode == id })
+	for _, v := range c.now.attachedTo(id) {
+		// Who used the volume there is gone too, so this is no violation.
+		_, err := c.disks.Detach(disk(v))
+		c.trouble(v, err)
+		free := func() {
+			if still, found := c.now.volumes[v.ID]; found && still.Linode == id {
+				still.Linode, still.IOReady, still.Persists, still.DeviceGiB = 0, false, false, 0
+				c.putVolume(still)
+			}
+		}
+		if lag == 0 {
+			free()
+		} else {
+			c.later.After(lag, free)
+		}
+	}
+}
+
+// Reboot boots a Linode again: it loses the volumes whose attachment does not persist, and sees the
+// others in their present size. Whoever used a volume there is gone with the boot, so this is no violation.
+func (c *Cloud) Reboot(id int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cancel(func(j *job) bool { return j.linode == id })
+	for _, v := range c.now.attachedTo(id) {
+		_, err := c.disks.Detach(disk(v))
+		c.trouble(v, err)
+		if v.Persists {
+			v = c.plug(v, c.now.linodes[id])
+			v.IOReady = true
+		} else {
+			v.Linode, v.IOReady, v.DeviceGiB = 0, false, 0
+		}
+		c.putVolume(v)
+	}
+}
+
+// Linodes returns the ids of the machines, the smallest first.
+func (c *Cloud) Linodes() []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.now.linodes))
+}
+
+// Stats are the counters of the API and how many attaches and detaches ran at once on one Linode at most.
+type Stats = account.Stats[int]
+
+// Stats returns the counters since the start or the last reset.
+func (c *Cloud) Stats() Stats {
+	return Stats{Stats: c.Server.Stats(), MaxParallel: c.record.MaxParallel()}
+}
+
+// ResetStats forgets counters, operations, exchanges and violations. The account stays as it is.
+func (c *Cloud) ResetStats() {
+	c.Server.ResetStats()
+	c.record.Reset()
+}
+
+// Operations returns the operations since the last reset, in the order in which they were accepted.
+func (c *Cloud) Operations() []Operation { return c.record.Operations() }
+
+// Violations returns what must not have happened since the last reset.
+func (c *Cloud) Violations() []Violation { return c.record.Violations() }
+
 // decide asks Options.Decide about a request.
 func (c *Cloud) decide(r *request) effect {
 	if c.opts.Decide == nil {
@@ -170,4 +259,41 @@ func (c *Cloud) decide(r *request) effect {
 	}
 	c.mu.Unlock()
 	return c.opts.Decide(call)
+}
+
+// Settings are what can be changed while the account runs.
+type Settings = account.Settings[Durations, Rules]
+
+// control adds to the owner's side what only this cloud has.
+func (c *Cloud) control(control account.Control) {
+	account.Show(control, "stats", c.Stats)
+	account.Show(control, "operations", c.Operations)
+	account.Show(control, "violations", c.Violations)
+	account.Show(control, "volumes", c.Volumes)
+	control.Do("POST reset", func([]byte, *http.Request) (any, error) { c.ResetStats(); return c.Stats(), nil })
+	control.Do("POST linodes/{linode}/reboot", func(_ []byte, r *http.Request) (any, error) {
+		id, err := strconv.Atoi(r.PathValue("linode"))
+		if err == nil {
+			c.Reboot(id)
+		}
+		return c.Volumes(), err
+	})
+	account.ServeSettings(control, c.settings, c.setSettings)
+	account.Machines[int, Linode]{
+		ParseID: strconv.Atoi, List: c.Linodes, Add: c.AddLinode, Remove: c.RemoveLinode, Metadata: c.Metadata,
+	}.Serve(control, "linodes")
+}
+
+func (c *Cloud) settings() Settings {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Settings{Durations: c.lasts, Rules: c.rules, Limits: c.Server.Limits()}
+}
+
+func (c *Cloud) setSettings(s Settings) {
+	c.SetDurations(s.Durations)
+	c.SetRules(func(r *Rules) { *r = s.Rules })
+	if s.Limits != nil {
+		c.SetLimits(s.Limits...)
+	}
 }

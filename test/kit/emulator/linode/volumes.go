@@ -2,10 +2,14 @@ package linode
 
 import (
 	"encoding/json"
+	"errors"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/disks"
 )
 
 const (
@@ -301,4 +305,25 @@ func (c *Cloud) cloneVolume(r *request) answer {
 	shown := ok(c.showVolume(r, &c.now, v))
 	c.start(job{kind: kindClone, volume: v.ID, errored: r.Effect.Errored, ends: c.created}, lasts)
 	return shown
+}
+
+const gib = 1 << 30
+
+// device names a volume's device as the real cloud does.
+func device(label string) string { return "scsi-0Linode_Volume_" + label }
+
+func disk(v volume) disks.Disk {
+	return disks.Disk{ID: strconv.Itoa(v.ID), Device: device(v.file), Size: int64(v.SizeGiB) * gib}
+}
+
+// createData makes the data of a new volume, that of its source for a clone.
+func (c *Cloud) createData(v volume, source *volume) error {
+	if source == nil {
+		return c.disks.Create(disk(v), "")
+	}
+	copied := strconv.Itoa(v.ID)
+	if err := c.disks.Snapshot(disk(*source), copied); err != nil {
+		return err
+	}
+	return errors.Join(c.disks.Create(disk(v), copied), c.disks.RemoveSnapshot(copied))
 }
