@@ -144,3 +144,23 @@ func (c *Cloud) Close() error {
 	c.later.Stop()
 	return errors.Join(err, c.disks.Close())
 }
+
+type endpointService struct {
+	endpoint.UnimplementedApiEndpointServiceServer
+	c *Cloud
+}
+
+// services are those that have an address.
+var services = []string{"compute", "endpoint", "iam", "operation"}
+
+// List tells that everything is at the address that was called.
+func (s endpointService) List(ctx context.Context, _ *endpoint.ListApiEndpointsRequest) (*endpoint.ListApiEndpointsResponse, error) {
+	list := &endpoint.ListApiEndpointsResponse{}
+	for _, id := range services {
+		list.Endpoints = append(list.Endpoints, &endpoint.ApiEndpoint{Id: id, Address: here(ctx)})
+	}
+	return list, nil
+}
+
+// here is the address that a caller used.
+func here(ctx context.Context) string { return firstOf(rpc.From(ctx).Header, ":authority") }

@@ -18,6 +18,54 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rpc"
 )
 
+// This file is the changes: what the owner sees of each, and the operations, which run on after their answer.
+
+// The kinds of operations.
+const (
+	kindCreate         = "create"
+	kindDelete         = "delete"
+	kindAttach         = "attach"
+	kindDetach         = "detach"
+	kindResize         = "resize"
+	kindUpdate         = "update"
+	kindSnapshot       = "snapshot"
+	kindDeleteSnapshot = "delete_snapshot"
+	kindRelocate       = "relocate"
+)
+
+// How operations stand.
+const (
+	outcomeRunning = "running"
+	outcomeDone    = "done"
+	outcomeFailed  = "failed"
+)
+
+// Operation is a change that the folder accepted, by the wall clock.
+type Operation struct {
+	// Kind is create, delete, attach, detach, resize, update, snapshot, delete_snapshot or relocate.
+	Kind     string `json:"kind"`
+	ID       string `json:"id"`
+	Disk     string `json:"disk,omitempty"`
+	DiskName string `json:"disk_name,omitempty"`
+	Snapshot string `json:"snapshot,omitempty"`
+	Instance string `json:"instance,omitempty"`
+	// Accepted and Finished; the second is zero while the operation is running.
+	Accepted time.Time `json:"accepted"`
+	Finished time.Time `json:"finished,omitzero"`
+	// Status is running, done or failed; Error is why it failed.
+	Status string `json:"status"`
+	Error  string `json:"error,omitempty"`
+}
+
+// Violation is something that must not have happened.
+type Violation struct {
+	At       time.Time `json:"at"`
+	What     string    `json:"what"`
+	Disk     string    `json:"disk"`
+	DiskName string    `json:"disk_name"`
+	Instance string    `json:"instance,omitempty"`
+}
+
 // job is a change that was asked for and may be made, and then the operation that makes it.
 type job struct {
 	kind, description string
@@ -79,13 +127,6 @@ func (c *Cloud) change(ctx context.Context, plan func() (*job, *refusal)) (*oper
 		c.keys[key] = usedKey{j.id, c.clock.Now()}
 	}
 	return started, nil
-}
-
-func firstOf(header metadata.MD, name string) string {
-	if values := header.Get(name); len(values) > 0 {
-		return values[0]
-	}
-	return ""
 }
 
 // repeated returns the operation that a key stands for, whatever became of it.
@@ -265,4 +306,42 @@ func (s operationService) Get(ctx context.Context, ask *operationpb.GetOperation
 		}
 	}
 	return showOperation(o), nil
+}
+
+// begin remembers an operation that was accepted and returns its number.
+func (c *Cloud) begin(op Operation) int {
+	op.Accepted, op.Status = time.Now(), outcomeRunning
+	return c.record.Add(op)
+}
+
+func (c *Cloud) end(number int, status, why string) {
+	c.record.Change(number, func(op *Operation) { op.Finished, op.Status, op.Error = time.Now(), status, why })
+}
+
+// countParallel remembers how many operations run now that another one does.
+func (c *Cloud) countParallel(j *job) {
+	c.record.Parallel(c.Folder, len(c.running))
+	if j.instance == "" {
+		return
+	}
+	running := 0
+	for _, other := range c.running {
+		if other.instance == j.instance {
+			running++
+		}
+	}
+	c.record.Parallel(j.instance, running)
+}
+
+func (c *Cloud) violation(what string, d disk) {
+	c.record.Violate(Violation{At: time.Now(), What: what, Disk: d.ID, DiskName: d.Name, Instance: d.Instance})
+}
+
+// trouble records that the machine did not do what the cloud wanted of it: the test's ground is gone.
+func (c *Cloud) trouble(disk string, err error) {
+	if err != nil {
+		d := c.now.disks[disk]
+		d.ID = disk
+		c.violation("emulator: "+err.Error(), d)
+	}
 }

@@ -124,16 +124,6 @@ type Rules struct {
 	Codes map[string]string `json:"codes"`
 }
 
-// DriverRights are the calls that docs/backends/yandex.md wants rights for: all that the driver makes.
-func DriverRights() []string {
-	return []string{
-		"DiskService/Create", "DiskService/Get", "DiskService/List", "DiskService/Update", "DiskService/Delete", "DiskService/ListOperations", "DiskService/Relocate",
-		"InstanceService/Get", "InstanceService/AttachDisk", "InstanceService/DetachDisk", "InstanceService/ListOperations",
-		"SnapshotService/Create", "SnapshotService/Get", "SnapshotService/List", "SnapshotService/Delete", "SnapshotService/ListOperations",
-		"DiskPlacementGroupService/Get", "DiskTypeService/Get", "OperationService/Get",
-	}
-}
-
 const usualActiveOperations = 15
 
 func (r Rules) activeOperations() int {

@@ -2,12 +2,19 @@ package yandex
 
 import (
 	"context"
+	"encoding/base64"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
 	operationpb "github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rpc"
 )
 
 // The beginnings of ids. That of a disk or an instance says where it is.
@@ -160,4 +167,183 @@ func (c *Cloud) listOperations(ctx context.Context, kind, id string, ask paged) 
 		shown = append(shown, showOperation(o))
 	}
 	return shown, next, nil
+}
+
+// shelf is how the API shows a kind of things: of each row R a message T.
+type shelf[R, T any] struct {
+	kind   string
+	rows   func(*state) map[string]R
+	all    func(*Cloud, *state) []R
+	fields func(R) row
+	show   func(*Cloud, *state, R) T
+}
+
+var diskShelf = shelf[disk, *compute.Disk]{
+	kind: "Disk", rows: diskRows, fields: diskRow,
+	all: func(c *Cloud, view *state) []disk {
+		return view.diskList(func(d disk) bool { return !d.Boot || !c.rules.BootDisksElsewhere })
+	},
+	show: func(c *Cloud, _ *state, d disk) *compute.Disk { return c.showDisk(d) },
+}
+
+var snapshotShelf = shelf[snapshot, *compute.Snapshot]{
+	kind: "Snapshot", rows: snapshotRows, fields: snapshotRow,
+	all: func(_ *Cloud, view *state) []snapshot {
+		return view.snapshotList(func(snapshot) bool { return true })
+	},
+	show: func(c *Cloud, _ *state, s snapshot) *compute.Snapshot { return c.showSnapshot(s) },
+}
+
+var instanceShelf = shelf[Instance, *compute.Instance]{
+	kind: "Instance", rows: instanceRows,
+	fields: func(i Instance) row { return row{id: i.ID, name: i.Name} },
+	show:   (*Cloud).showInstance,
+}
+
+// get answers a Get call.
+func (s shelf[R, T]) get(ctx context.Context, c *Cloud, id string) (shown T, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	view := c.view(effectOf(ctx))
+	found, why := s.find(view, id)
+	if why != nil {
+		return shown, c.refuse(*why)
+	}
+	return s.show(c, view, found), nil
+}
+
+// list answers a List call.
+func (s shelf[R, T]) list(ctx context.Context, c *Cloud, ask interface {
+	listed
+	GetFolderId() string
+}) (shown []T, next string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if why := c.checkFolder(ask.GetFolderId()); why != nil {
+		return nil, "", c.refuse(*why)
+	}
+	view := c.view(effectOf(ctx))
+	page, next, why := listOf(c, s.all(c, view), s.fields, ask)
+	if why != nil {
+		return nil, "", c.refuse(*why)
+	}
+	for _, found := range page {
+		shown = append(shown, s.show(c, view, found))
+	}
+	return shown, next, nil
+}
+
+// existing returns what an operation may touch: it is there, and in one of the states.
+func (s shelf[R, T]) existing(c *Cloud, id string, states ...string) (R, *refusal) {
+	found, why := s.find(&c.now, id)
+	if why != nil {
+		return found, why
+	}
+	if status := s.fields(found).status; !slices.Contains(states, status) {
+		wrong := wrongState.with(s.kind, id, status)
+		return found, &wrong
+	}
+	return found, nil
+}
+
+func (s shelf[R, T]) find(view *state, id string) (found R, why *refusal) {
+	if malformed := checkID(strings.ToLower(s.kind)+"_id", id); malformed != nil {
+		return found, malformed
+	}
+	found, is := s.rows(view)[id]
+	if !is {
+		missing := notFound.with(s.kind, id)
+		return found, &missing
+	}
+	return found, nil
+}
+
+const (
+	usualPage    = 100
+	largestPage  = 1000
+	longestToken = 100
+)
+
+type paged interface {
+	GetPageSize() int64
+	GetPageToken() string
+}
+
+// pageOf returns the page of a list that a request asks for. It begins behind the element whose id is in the
+// token, so elements that come and go shift nothing; or, by rule, behind so many elements.
+func pageOf[T any](c *Cloud, all []T, id func(T) string, ask paged) (page []T, next string, why *refusal) {
+	switch {
+	case ask.GetPageSize() < 0 || ask.GetPageSize() > largestPage:
+		return nil, "", bad("page_size", "Value must be less than or equal to %d", largestPage)
+	case len(ask.GetPageToken()) > longestToken:
+		return nil, "", bad("page_token", "Size must be less than or equal to %d", longestToken)
+	}
+	size := int(ask.GetPageSize())
+	if size == 0 {
+		size = usualPage
+	}
+	after, err := base64.RawURLEncoding.DecodeString(ask.GetPageToken())
+	if err != nil {
+		return nil, "", bad("page_token", "Token is invalid")
+	}
+	passed, _ := strconv.Atoi(string(after))
+	switch {
+	case ask.GetPageToken() == "":
+	case c.rules.PagesByNumber:
+		all = all[min(passed, len(all)):]
+	default:
+		at := slices.IndexFunc(all, func(item T) bool { return id(item) == string(after) })
+		if at < 0 { // it has gone
+			at = slices.IndexFunc(all, func(item T) bool { return id(item) > string(after) }) - 1
+			if at < -1 {
+				at = len(all) - 1
+			}
+		}
+		all = all[at+1:]
+	}
+	if len(all) <= size {
+		return all, "", nil
+	}
+	mark := id(all[size-1])
+	if c.rules.PagesByNumber {
+		mark = strconv.Itoa(passed + size)
+	}
+	return all[:size], base64.RawURLEncoding.EncodeToString([]byte(mark)), nil
+}
+
+type listed interface {
+	paged
+	GetFilter() string
+	GetOrderBy() string
+}
+
+// row is what a list is filtered by and cut at.
+type row struct{ id, name, status string }
+
+var byName = regexp.MustCompile(`^name="([^"\\]*)"$`)
+
+// listOf filters a list by the name and cuts it, in the order of the ids.
+func listOf[T any](c *Cloud, all []T, fields func(T) row, ask listed) (page []T, next string, why *refusal) {
+	if ask.GetOrderBy() != "" {
+		return nil, "", bad("order_by", "The emulator orders by id")
+	}
+	if text := ask.GetFilter(); text != "" {
+		asked := byName.FindStringSubmatch(text)
+		if asked == nil {
+			return nil, "", bad("filter", "The emulator filters by name")
+		}
+		all = slices.DeleteFunc(all, func(item T) bool { return fields(item).name != asked[1] })
+	}
+	slices.SortFunc(all, func(a, b T) int { return strings.Compare(fields(a).id, fields(b).id) })
+	return pageOf(c, all, func(item T) string { return fields(item).id }, ask)
+}
+
+// effectOf returns what a fault wants of a call.
+func effectOf(ctx context.Context) effect { return rpc.From(ctx).Effect }
+
+func firstOf(header metadata.MD, name string) string {
+	if values := header.Get(name); len(values) > 0 {
+		return values[0]
+	}
+	return ""
 }

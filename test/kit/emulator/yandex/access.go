@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/yandex-cloud/go-genproto/yandex/cloud/endpoint"
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/iam/v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -210,22 +209,12 @@ func (a *audience) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*string)(a))
 }
 
-type endpointService struct {
-	endpoint.UnimplementedApiEndpointServiceServer
-	c *Cloud
-}
-
-// services are those that have an address.
-var services = []string{"compute", "endpoint", "iam", "operation"}
-
-// List tells that everything is at the address that was called.
-func (s endpointService) List(ctx context.Context, _ *endpoint.ListApiEndpointsRequest) (*endpoint.ListApiEndpointsResponse, error) {
-	list := &endpoint.ListApiEndpointsResponse{}
-	for _, id := range services {
-		list.Endpoints = append(list.Endpoints, &endpoint.ApiEndpoint{Id: id, Address: here(ctx)})
+// DriverRights are the calls that docs/backends/yandex.md wants rights for: all that the driver makes.
+func DriverRights() []string {
+	return []string{
+		"DiskService/Create", "DiskService/Get", "DiskService/List", "DiskService/Update", "DiskService/Delete", "DiskService/ListOperations", "DiskService/Relocate",
+		"InstanceService/Get", "InstanceService/AttachDisk", "InstanceService/DetachDisk", "InstanceService/ListOperations",
+		"SnapshotService/Create", "SnapshotService/Get", "SnapshotService/List", "SnapshotService/Delete", "SnapshotService/ListOperations",
+		"DiskPlacementGroupService/Get", "DiskTypeService/Get", "OperationService/Get",
 	}
-	return list, nil
 }
-
-// here is the address that a caller used.
-func here(ctx context.Context) string { return firstOf(rpc.From(ctx).Header, ":authority") }

@@ -3,6 +3,7 @@ package yandex
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -10,6 +11,8 @@ import (
 	operationpb "github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/disks"
 )
 
 type diskService struct {
@@ -255,4 +258,22 @@ func (c *Cloud) mayUpdate(d disk, ask *compute.UpdateDiskRequest) *refusal {
 		return &why
 	}
 	return c.quota(0, ask.GetSize()-d.Size)
+}
+
+// link is how a machine names a device.
+func link(device string) string { return "virtio-" + device }
+
+// data names a disk's data as the real cloud names the device.
+func data(d disk) disks.Disk { return disks.Disk{ID: d.ID, Device: link(d.file), Size: d.Size} }
+
+// DataFile returns the file with a disk's data, for a test that writes to it while it is free.
+func (c *Cloud) DataFile(id string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d, found := c.now.disks[id]
+	folder, kept := c.disks.(*disks.Folder)
+	if !found || !kept {
+		return "", fmt.Errorf("disk %s has no data", id)
+	}
+	return folder.Path(data(d)), nil
 }

@@ -2,12 +2,19 @@ package yandex
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
 	operationpb "github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
 	"google.golang.org/protobuf/proto"
 )
+
+// This file is the machines: how the API shows them, which disks they take, and what each finds in its metadata service.
 
 const (
 	statusRunning = "RUNNING"
@@ -217,4 +224,80 @@ func (i Instance) mostDisks() int {
 		return few
 	}
 	return many
+}
+
+// plug gives a disk to its machine, under the name that the attach said.
+func (c *Cloud) plug(d disk, i Instance) {
+	if d.Device != d.file {
+		c.trouble(d.ID, c.disks.Rename(data(d), link(d.Device)))
+		d = c.changeDisk(d.ID, func(d *disk) { d.file = d.Device })
+	}
+	if i.DeviceDir != "" {
+		c.trouble(d.ID, c.disks.Attach(data(d), i.DeviceDir))
+	}
+}
+
+// unplug takes a disk away from its machine, as a cloud does: whether it is in use or not. That it was in use
+// is what a test must see.
+func (c *Cloud) unplug(d disk) {
+	if c.Held(d.ID) {
+		c.violation("detached while in use", d)
+	}
+	inUse, err := c.disks.Detach(data(d))
+	if inUse {
+		c.violation("detached while its device was mounted or open", d)
+	}
+	c.trouble(d.ID, err)
+}
+
+// metadataRoutes serves the metadata service of each instance below /instances/<id>: what the real one tells
+// of an instance, which is not how many cores it has, nor of which platform or generation it is.
+func (c *Cloud) metadataRoutes(mux *http.ServeMux) {
+	mux.HandleFunc("GET /instances/{instance}/computeMetadata/v1/{path...}", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Metadata-Flavor") != "Google" {
+			http.Error(w, "Missing Metadata-Flavor:Google header.", http.StatusForbidden)
+			return
+		}
+		w.Header().Set("Metadata-Flavor", "Google")
+		c.metadata(w, r, func(i Instance) any { return c.tell(i, strings.TrimSuffix(r.PathValue("path"), "/")) })
+	})
+}
+
+// metadata answers with a text, or anything else as JSON; nothing is not found.
+func (c *Cloud) metadata(w http.ResponseWriter, r *http.Request, tell func(Instance) any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, found := c.now.instances[r.PathValue("instance")]
+	var told any
+	if found {
+		told = tell(i)
+	}
+	switch told := told.(type) {
+	case nil:
+		http.NotFound(w, r)
+	case string:
+		w.Header().Set("Content-Type", "application/text")
+		_, _ = fmt.Fprint(w, told) // a client that went away needs no answer
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(told)
+	}
+}
+
+func (c *Cloud) tell(i Instance, path string) any {
+	switch path {
+	case "instance/id":
+		return i.ID
+	case "instance/zone":
+		return "projects/" + DefaultCloud + "/zones/" + i.Zone
+	case "instance/vendor/folder-id":
+		return c.Folder
+	case "instance/service-accounts/default/token":
+		if i.NoServiceAccount {
+			return nil
+		}
+		token, ends := c.newToken()
+		return map[string]any{"access_token": token, "expires_in": int(time.Until(ends).Seconds()), "token_type": "Bearer"}
+	}
+	return nil
 }
