@@ -16,9 +16,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
@@ -96,6 +98,80 @@ func run(ctx context.Context, bin string, rounds int, out io.Writer) (err error)
 	return table.verdict()
 }
 
+// cloudBench measures the controller against an emulated account of a cloud.
+type cloudBench struct {
+	target   target
+	bin, dir string
+	quick    bool
+	// only is the part to measure; "": all.
+	only     string
+	table    *table
+	progress io.Writer
+	// played is how many loads there were.
+	played int
+}
+
+// benchCloud is the bench of one cloud. Simulated time is to be had only inside of a test.
+func benchCloud(ctx context.Context, o options, out io.Writer) func(t *testing.T) error {
+	return func(t *testing.T) (err error) {
+		kind, err := targetOf(o.cloud)
+		if err != nil {
+			return err
+		}
+		if o.only != "" && !slices.ContainsFunc(parts, func(p part) bool { return p.name == o.only }) {
+			return fmt.Errorf("-only %s: known are %s", o.only, partNames())
+		}
+		dir, err := os.MkdirTemp("", "cloudblock-bench-")
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+		b := &cloudBench{target: kind, bin: o.bin, dir: dir, quick: o.quick, only: o.only, table: &table{out: out}, progress: os.Stderr}
+		return b.run(ctx, t)
+	}
+}
+
+// A part is something that is measured by itself.
+type part struct {
+	name string
+	// quick: it is measured with -quick, too.
+	quick bool
+	run   func(b *cloudBench, ctx context.Context, t *testing.T) error
+}
+
+// parts are what is measured, one after the other.
+var parts = []part{
+	{"footprint", true, func(b *cloudBench, ctx context.Context, _ *testing.T) error { return b.idle(ctx) }},
+	{"limited", true, func(b *cloudBench, _ context.Context, t *testing.T) error {
+		return b.limited(t, vendorTakes, 2*time.Second, 5*time.Second)
+	}},
+	{"storm", true, func(b *cloudBench, _ context.Context, t *testing.T) error { return b.storm(t) }},
+	{"slow", true, func(b *cloudBench, _ context.Context, t *testing.T) error { return b.slow(t) }},
+	{"waiting", false, func(b *cloudBench, ctx context.Context, _ *testing.T) error { return b.holding(ctx) }},
+	{"rates", true, func(b *cloudBench, ctx context.Context, _ *testing.T) error { return b.allRates(ctx) }},
+}
+
+func partNames() string {
+	var names []string
+	for _, p := range parts {
+		names = append(names, p.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+func (b *cloudBench) run(ctx context.Context, t *testing.T) error {
+	b.table.head()
+	for _, p := range parts {
+		if b.only == "" && b.quick && !p.quick || b.only != "" && b.only != p.name {
+			continue
+		}
+		if err := p.run(b, ctx, t); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return b.table.verdict()
+}
+
 // table prints one line per figure and remembers the bars that were missed.
 type table struct {
 	out    io.Writer
@@ -148,4 +224,13 @@ func (t *table) verdict() error {
 	}
 	fmt.Fprintln(t.out, "every figure with a bar is within it")
 	return nil
+}
+
+func (t *table) section(title string) { fmt.Fprintf(t.out, "\n%s\n", title) }
+
+// routes prints requests by route.
+func (t *table) routes(c counted) {
+	for _, line := range c.byRoute() {
+		fmt.Fprintln(t.out, "  "+line)
+	}
 }

@@ -15,6 +15,60 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
+// allRates plays all loads.
+func (b *cloudBench) allRates(ctx context.Context) error {
+	quick := rate{takes: vendorTakes, atOnce: 16, machines: machines}
+	crowded, uneven := quick, rate{takes: time.Second, more: 4 * time.Second, atOnce: 16, machines: machines}
+	crowded.machines = 4
+	two := rate{takes: 2 * time.Second, atOnce: 16, machines: machines, mostReads: 150}
+	five := two
+	five.takes = 5 * time.Second
+	all := func(r rate) rate {
+		r.atOnce = volumes
+		if b.target.operations == 0 { // else no more than these share a look, however many wait
+			r.mostReads = 60
+		}
+		return r
+	}
+	rounds := [][]rate{{quick}, {crowded}, {two, five, all(two), all(five), uneven}}
+	if b.quick {
+		rounds = [][]rate{{quick}, {two, all(two)}}
+	}
+	if b.target.bars != nil {
+		rounds = b.target.bars.rounds(rounds, b.quick)
+	}
+	for _, round := range rounds {
+		if err := b.rates(ctx, round...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rounds puts the bars of design section 6 on the loads, and adds those that only it asks for.
+func (m bars6) rounds(rounds [][]rate, quick bool) [][]rate {
+	for _, round := range rounds {
+		for i := range round {
+			round[i].mostReads = 0
+			if round[i].takes+round[i].more >= time.Second && round[i].atOnce < volumes {
+				round[i].mostReads = int(m.each * volumes)
+				if round[i].more > 0 && m.scattered > 0 {
+					round[i].mostReads = int(m.scattered * volumes)
+				}
+			}
+		}
+	}
+	foreign := rate{takes: 2 * time.Second, atOnce: 16, machines: machines, foreign: 600, mostReads: int(m.foreign * volumes)}
+	alone := rate{takes: 4 * time.Second, atOnce: 1, machines: 1, alone: true, mostReads: int(m.alone)}
+	more := []rate{foreign, alone}
+	if !quick {
+		slow := foreign
+		slow.takes = 5 * time.Second
+		more = append(more, slow)
+	}
+	return append(rounds, more)
+}
+
 const (
 	volumes = 100
 	// The bars of a call's time over its operation's own. Where bearable is more than the rest of
@@ -232,15 +286,6 @@ func (t *table) rate(r rate, m measured, section6 bool) {
 	}
 	t.row("controller program, resident at the end", m.resident, 0, "MiB")
 }
-
-// routes prints requests by route.
-func (t *table) routes(c counted) {
-	for _, line := range c.byRoute() {
-		fmt.Fprintln(t.out, "  "+line)
-	}
-}
-
-func (t *table) section(title string) { fmt.Fprintf(t.out, "\n%s\n", title) }
 
 // vendorTakes is how long operations took where the vendor's driver was measured.
 const vendorTakes = 150 * time.Millisecond

@@ -106,3 +106,21 @@ func snapshotOnce(ctx context.Context, pair *programs.Pair, volume string, round
 	_, err = controller.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: id})
 	return took, err
 }
+
+// spread writes data in pieces all over a file, so that it is sparse but not empty.
+func spread(path string, size, pieces, piece int64) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	data := make([]byte, piece)
+	for i := range data {
+		data[i] = byte(i*7 + 1)
+	}
+	for i := range pieces {
+		if _, err := f.WriteAt(data, size/pieces*i); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
