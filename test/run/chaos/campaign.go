@@ -8,9 +8,6 @@ import (
 	"testing"
 )
 
-// shrinkRuns bounds the search for a short history.
-const shrinkRuns = 400
-
 // campaign plays all runs and reports whether nothing was wrong and the mix was right.
 func campaign(t *testing.T, o options, with setup) bool {
 	sum := newTally()
@@ -36,7 +33,7 @@ func (o options) play(number int, snapshots bool, run func(Plan) (outcome, error
 	for acts := 1; ; acts++ {
 		plan := NewPlan(o.seed+uint64(number), o.controllers, snapshots, acts)
 		out, err := run(plan)
-		if err != nil || !out.thin() || len(out.wrongs) > 0 || acts == mostActs {
+		if err != nil || !thin(out) || len(out.wrongs) > 0 || acts == mostActs {
 			return plan, out, err
 		}
 	}

@@ -10,60 +10,6 @@ import (
 	"time"
 )
 
-// Kind is one thing that can go wrong with a call.
-type Kind string
-
-// The faults of a cloud.
-const (
-	// Refused: the call is answered with a passing error and changes nothing.
-	Refused Kind = "refused"
-	// LostRequest: the connection breaks before the call has an effect.
-	LostRequest Kind = "lost-request"
-	// LostAnswer: the connection breaks after the effect.
-	LostAnswer Kind = "lost-answer"
-	// Slow: the change takes much longer than usual, often longer than anybody waits.
-	Slow Kind = "slow"
-	// Failed: the change is accepted, takes its time and then fails.
-	Failed Kind = "failed"
-	// Stale: a read shows what was true a while ago.
-	Stale Kind = "stale"
-	// Full: there is no room.
-	Full Kind = "full"
-	// Throttled: too many requests; nothing changes.
-	Throttled Kind = "throttled"
-	// Pending: the machine has another change under way; nothing changes.
-	Pending Kind = "pending"
-)
-
-// The disturbances on the side of the callers. They are no faults of the cloud and not counted as such.
-const (
-	// Cancelled: the sidecar goes away in the middle of the call.
-	Cancelled Kind = "cancelled"
-	// Hurried: the call has a deadline that is too short.
-	Hurried Kind = "hurried"
-	// Twice: two leaders of one sidecar send the same call.
-	Twice Kind = "twice"
-	// Late: something goes on that had been given up long ago.
-	Late Kind = "late"
-)
-
-// Fault is one thing that went wrong: the nth call of this name for this object.
-type Fault struct {
-	Call, Object string
-	Nth          int
-	Kind         Kind
-}
-
-func (f Fault) String() string {
-	return fmt.Sprintf("%s %s #%d: %s", f.Call, f.Object, f.Nth, f.Kind)
-}
-
-// chance is how probable a fault is for one call.
-type chance struct {
-	kind Kind
-	p    float64
-}
-
 // injector decides what goes wrong. Its decisions depend only on the seed, the call, the object and how
 // many such calls there were before, so they do not change when other steps are left out.
 type injector struct {
@@ -79,15 +25,6 @@ type injector struct {
 	// crash holds, for each controller, where its next call of the cloud kills it.
 	crash map[int]crashPoint
 }
-
-// crashPoint is a place within a call of the cloud.
-type crashPoint string
-
-const (
-	nowhere      crashPoint = ""
-	beforeEffect crashPoint = "before the effect"
-	afterEffect  crashPoint = "after the effect"
-)
 
 func newInjector(seed uint64, only []Fault) *injector {
 	in := &injector{seed: seed, seen: map[string]int{}, last: map[Kind]time.Time{}, crash: map[int]crashPoint{}}
@@ -185,5 +122,3 @@ func randomOf(seed uint64, name string) *rand.Rand {
 func between(rng *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(rng.Int64N(int64(most-least)+1))
 }
-
-func slowness(rng *rand.Rand) time.Duration { return between(rng, 20*time.Second, 400*time.Second) }

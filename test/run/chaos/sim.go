@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -61,81 +60,18 @@ const (
 	idle = 5 * time.Minute
 )
 
-// maker makes the world of a run.
-type maker func(in *injector, log func(format string, args ...any), changed func()) (*restWorld, error)
-
-// claim is a volume as the cluster sees it: the claim, its PersistentVolume and its pods.
-type claim struct {
-	number int
-	name   string
-	size   cloud.Bytes
-	from   Origin
-
-	copied bool // it has a source
-	wanted bool // the claim exists
-	held   int  // copies of it are being made: the cluster keeps it
-	// pending: the provisioner has to go on, because the volume may be in the cloud.
-	pending  bool
-	pv       *volume
-	reply    *csi.CreateVolumeResponse // the first that said yes
-	deleting bool                      // the PersistentVolume is
-	gone     bool
-
-	place int // the machine its pod is on, or -1
-	// byHand is where somebody attached it past the cluster, which happens once.
-	byHand  cloud.NodeID
-	meddled bool
-	vas     []*attachment
-	// left is the machine that it was taken off last, or -1, and moved when it came to another one after that.
-	left  int
-	moved time.Time
-	// late is the machine that a call under way takes it off which was given up long ago, or -1.
-	late int
-
-	goal cloud.Bytes // what the resizer works towards
-	// stamps are the contents it ever had, the last the present one.
-	stamps []stamp
-	sent   time.Time // when the volume was asked for first
-}
-
-// stamp is a content and since when it is there.
-type stamp struct {
-	since time.Time
-	text  string
-}
-
-// volume is a PersistentVolume.
-type volume struct {
-	id      cloud.VolumeID
-	size    cloud.Bytes
-	context map[string]string
-}
-
-// attachment is a VolumeAttachment and what the kubelet of its machine does.
-type attachment struct {
-	node     int
-	asked    bool // a call was sent
-	attached bool
-	forced   bool // the attacher has to send the call again
-	deleting bool
-	gone     bool
-	staged   bool
-}
-
-// snap is a VolumeSnapshot and its content object.
-type snap struct {
-	number  int
-	name    string
-	of      *claim
-	size    cloud.Bytes
-	wanted  bool
-	held    int
-	pending bool
-	id      cloud.SnapshotID
-	ready   bool
-	gone    bool
-	content string
-	sent    time.Time
+// fleet is the controllers of a run. Each is started again after it was killed.
+type fleet interface {
+	// start begins a life of a controller.
+	start(number int) error
+	// kill ends it at once, in the middle of whatever it does.
+	kill(number int)
+	// client calls the controller; while it is down the calls fail.
+	client(number int) csi.ControllerClient
+	// sweep lets the controller remove what broken-off calls have left, which it does now and then.
+	sweep(ctx context.Context, number int) error
+	// close ends all.
+	close()
 }
 
 func newSim(p Plan, in *injector, hist *history) *sim {
@@ -213,6 +149,23 @@ func (a *actor) pause(least, most time.Duration) bool {
 // think is the little time that everybody needs.
 func (a *actor) think() bool { return a.pause(time.Millisecond, 60*time.Millisecond) }
 
+// backoff is the pause of a sidecar's work queue after so many failures.
+func (a *actor) backoff(failures int, wake func() bool) {
+	pause := time.Minute
+	if failures < 6 {
+		pause = time.Second << failures
+	}
+	ctx, cancel := context.WithTimeout(a.s.life, a.s.quick(between(a.rng, pause/2, pause)))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { a.s.set(func() {}) })
+	defer stop()
+	a.s.until(func() bool { return ctx.Err() != nil || wake() })
+	a.think()
+}
+
+// never does not end a pause early.
+func never() bool { return false }
+
 // begin starts the controllers and the eyes.
 func (s *sim) begin() error {
 	for c := range s.plan.Controllers {
@@ -248,8 +201,6 @@ func (s *sim) begin() error {
 	})
 	return nil
 }
-
-func claimName(number int) string { return fmt.Sprintf("pvc-%d", number) }
 
 // play does all steps, deletes everything and waits until nothing is left to do.
 func (s *sim) play() {
@@ -327,13 +278,4 @@ func (s *sim) stuck() {
 			s.wrong(Stuck, "%s cannot be deleted (pending %t)", sn.name, sn.pending)
 		}
 	}
-}
-
-func sortedKeys[V any](m map[int]V) []int {
-	keys := make([]int, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

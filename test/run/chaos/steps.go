@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -202,20 +201,3 @@ func (s *sim) watch(number int) {
 		}
 	})
 }
-
-// backoff is the pause of a sidecar's work queue after so many failures.
-func (a *actor) backoff(failures int, wake func() bool) {
-	pause := time.Minute
-	if failures < 6 {
-		pause = time.Second << failures
-	}
-	ctx, cancel := context.WithTimeout(a.s.life, a.s.quick(between(a.rng, pause/2, pause)))
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() { a.s.set(func() {}) })
-	defer stop()
-	a.s.until(func() bool { return ctx.Err() != nil || wake() })
-	a.think()
-}
-
-// never does not end a pause early.
-func never() bool { return false }

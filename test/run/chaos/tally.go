@@ -39,7 +39,7 @@ func (t *tally) add(p Plan, o outcome) {
 	for _, f := range o.fired {
 		t.fired[f.Kind]++
 	}
-	if o.thin() {
+	if thin(o) {
 		t.thin++
 		fmt.Printf("seed %d has only %d calls and %d crashes\n", p.Seed, o.rpcs, o.crashes)
 	}
@@ -50,7 +50,7 @@ func (t *tally) add(p Plan, o outcome) {
 }
 
 // thin: too little happened.
-func (o outcome) thin() bool { return o.rpcs < leastCalls || o.crashes < leastCrashes }
+func thin(o outcome) bool { return o.rpcs < leastCalls || o.crashes < leastCrashes }
 
 // faults counts those of the cloud, not the disturbances by the callers.
 func (t *tally) faults() (n int) {

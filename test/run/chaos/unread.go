@@ -63,3 +63,18 @@ func (u *unread) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
 	return answer, err
 }
+
+// sweeper is a backend that removes what broken-off calls have left.
+type sweeper interface {
+	Sweep(ctx context.Context) error
+}
+
+// sweepOf is what the outermost of some backends does that can.
+func sweepOf(backends ...cloud.Cloud) func(context.Context) error {
+	for _, c := range backends {
+		if s, can := c.(sweeper); can {
+			return s.Sweep
+		}
+	}
+	return func(context.Context) error { return nil }
+}

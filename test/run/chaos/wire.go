@@ -12,6 +12,9 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
+// connBuffer holds any request or answer of a run.
+const connBuffer = 1 << 18
+
 // wire is the way of one controller program to the account.
 type wire struct {
 	w       *restWorld

@@ -18,20 +18,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// fleet is the controllers of a run. Each is started again after it was killed.
-type fleet interface {
-	// start begins a life of a controller.
-	start(number int) error
-	// kill ends it at once, in the middle of whatever it does.
-	kill(number int)
-	// client calls the controller; while it is down the calls fail.
-	client(number int) csi.ControllerClient
-	// sweep lets the controller remove what broken-off calls have left, which it does now and then.
-	sweep(ctx context.Context, number int) error
-	// close ends all.
-	close()
-}
-
 // memoryFleet runs controllers in this process; only memory connects them with their callers.
 type memoryFleet struct {
 	world *restWorld
@@ -52,8 +38,11 @@ type life struct {
 	sweep func(context.Context) error
 }
 
-// connBuffer holds any request or answer of a run.
-const connBuffer = 1 << 18
+// newMemoryFleet makes one without controllers in this world. Plant wraps each backend, to make it wrong on purpose; nil: as it is. Died is
+// called after the end of a life, unless all end.
+func newMemoryFleet(w *restWorld, plant func(cloud.Cloud) cloud.Cloud, died func()) *memoryFleet {
+	return &memoryFleet{world: w, plant: plant, died: died, lives: map[int]*life{}}
+}
 
 func (f *memoryFleet) start(number int) error {
 	alive, end := context.WithCancel(context.Background())

@@ -45,6 +45,12 @@ type process struct {
 	killed bool
 }
 
+// newProgramFleet makes one without controllers in this world: of the programs in the folder bin, with their sockets and logs in dir.
+// Died is called after the end of a life, unless all end, and fell where nobody killed it.
+func newProgramFleet(w *restWorld, bin, dir string, died func(), fell func(number int, err error)) *programFleet {
+	return &programFleet{world: w, bin: bin, dir: dir, lives: map[int]*process{}, gone: map[int]chan struct{}{}, died: died, fell: fell}
+}
+
 // readyTimeout is how long a program may take to answer its first call, on a busy machine.
 const readyTimeout = 30 * time.Second
 
@@ -178,35 +184,4 @@ func (f *programFleet) close() {
 		f.kill(number)
 	}
 	f.ended.Wait()
-}
-
-// binarySpeed is how much faster than real the time of the cluster and of the cloud passes around the
-// real program, whose own pauses stay as they are.
-const binarySpeed = 20
-
-// executeBinary plays a plan with the real program.
-func executeBinary(p Plan, world maker, bin string) (o outcome, dir string, err error) {
-	dir, err = os.MkdirTemp("", "chaos-")
-	if err != nil {
-		return o, "", err
-	}
-	in, hist := newInjector(p.Seed, p.Faults), newHistory()
-	s := newSim(p, in, hist)
-	s.speed, hist.speed = binarySpeed, binarySpeed
-	w, err := world(in, func(format string, args ...any) { hist.add("cloud", format, args...) }, s.check)
-	if err != nil {
-		return o, dir, err
-	}
-	s.world = w
-	s.fleet = &programFleet{
-		world: w, bin: bin, dir: dir, lives: map[int]*process{}, gone: map[int]chan struct{}{}, died: func() { s.set(func() {}) },
-		fell: func(number int, err error) {
-			s.set(func() { s.wrong(BadCode, "controller %d ended by itself: %v", number, err) })
-		},
-	}
-	if err := s.begin(); err != nil {
-		return o, dir, err
-	}
-	s.play()
-	return s.outcome(), dir, nil
 }

@@ -7,27 +7,22 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 )
 
-// What comes late: an attacher that was frozen and goes on as if nothing had happened, and a provisioner that
-// comes back when half-made copies look as if nobody would ask for them again. For a moment after that the cloud's
-// lists are often old.
+// What comes late: an attacher that was frozen and goes on as if nothing had happened, a provisioner that comes back
+// when half-made copies look as if nobody would ask for them again, and a sidecar that asks once more for what was
+// answered long ago. For a moment after the first two the cloud's lists are often old.
 
 const (
+	// settled is how long after its end a call may still reach the cloud.
+	settled = 2 * time.Minute
 	// frozen is for how long a late call is made: then its machine has been found out.
 	frozen = 20 * time.Second
 	// forgotten is for how long a volume is not brought back to where a late call takes it off: nothing in the
 	// call says which time is meant, so no driver could tell.
 	forgotten = 5 * time.Second
-	// leftOver is from which age a driver may take a half-made copy to be forgotten. It is longer than a call.
-	leftOver = 10 * time.Minute
-	// sweeps is how often a controller then removes what looks left over.
+	// sweeps is how often a controller removes what looks left over when the provisioner comes back.
 	sweeps = 5
-	// unlucky is for how long after something late the lists are often old, and unluckily how often.
-	unlucky   = 2 * time.Second
-	unluckily = .5
 )
 
 // lateDetaches is an attacher that was the leader once and does not know better. It goes on a little after some volume
@@ -118,17 +113,75 @@ func (s *sim) away(a *actor) {
 // present waits for as long as the provisioner is away; false when the run is over.
 func (s *sim) present() bool { return s.until(func() bool { return !s.absent }) }
 
-// sweeper is a backend that removes what broken-off calls have left.
-type sweeper interface {
-	Sweep(ctx context.Context) error
+// askAgain sends a request that was answered long ago once more, as a sidecar does that was restarted before it had
+// written the answer down: the answer is the same or an error, and what was answered stays.
+func (s *sim) askAgain(a *actor, st Step) {
+	if st.Snapshot >= 0 {
+		if sn := get(s, func() *snap { return s.snapshots[st.Snapshot] }); sn != nil {
+			a.snapshotAgain(sn)
+		}
+		return
+	}
+	if c := get(s, func() *claim { return s.claims[st.Volume] }); c != nil {
+		a.volumeAgain(c)
+	}
 }
 
-// sweepOf is what the outermost of some backends does that can.
-func sweepOf(backends ...cloud.Cloud) func(context.Context) error {
-	for _, c := range backends {
-		if s, can := c.(sweeper); can {
-			return s.Sweep
+// volumeAgain asks for a volume again, where names repeat beside an older one of its name: as if a list had not shown
+// that when it was made.
+func (a *actor) volumeAgain(c *claim) {
+	s := a.s
+	hold := func() bool {
+		if c.pv == nil || c.deleting || !c.wanted || c.copied || c.held > 0 {
+			return false
 		}
+		c.held++
+		return true
 	}
-	return func(context.Context) error { return nil }
+	if !get(s, hold) {
+		return
+	}
+	defer s.set(func() { c.held-- })
+	if id := s.world.Duplicate(c.pv.id); id != "" {
+		s.hist.add(a.name, "an older volume %s has the name of %s", id, c.name)
+		defer func() {
+			for s.life.Err() == nil && !s.world.Remove(id) && a.pause(time.Second, 20*time.Second) {
+				continue
+			}
+		}()
+	}
+	req := s.createRequest(c)
+	_ = a.call(Provisioner, "CreateVolume", c.name, provisionTimeout,
+		func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
+			return to.CreateVolume(ctx, req)
+		},
+		func(m proto.Message, _ bool) {
+			if id := m.(*csi.CreateVolumeResponse).GetVolume().GetVolumeId(); id != string(c.pv.id) {
+				s.wrong(Unequal, "CreateVolume %s answered %s long after %s", c.name, id, c.pv.id)
+			}
+		})
+	a.pause(settled, settled+time.Second)
+}
+
+// snapshotAgain asks for a snapshot again.
+func (a *actor) snapshotAgain(sn *snap) {
+	s := a.s
+	hold := func() bool {
+		if sn.id == "" || !sn.wanted {
+			return false
+		}
+		sn.held++
+		return true
+	}
+	if !get(s, hold) {
+		return
+	}
+	defer s.set(func() { sn.held-- })
+	req := &csi.CreateSnapshotRequest{Name: sn.name, SourceVolumeId: string(sn.of.pv.id)}
+	_ = a.call(Snapshotter, "CreateSnapshot", sn.name, snapshotTimeout,
+		func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
+			return to.CreateSnapshot(ctx, req)
+		},
+		func(m proto.Message, _ bool) { s.checkSnapshot(sn, m.(*csi.CreateSnapshotResponse).GetSnapshot()) })
+	a.pause(settled, settled+time.Second)
 }

@@ -1,0 +1,44 @@
+package main
+
+import "testing"
+
+// shrinkRuns bounds the search for a short history.
+const shrinkRuns = 400
+
+// shrink leaves out steps and faults for as long as a plan still ends in the same kind of breach, and
+// returns the smallest it found with its outcome. It plays at most so many plans.
+func shrink(t *testing.T, p Plan, first outcome, with setup, most int) (Plan, outcome) {
+	want := first.wrongs[0].Breach
+	best, result := p.without(none, none), first
+	best.Faults = first.fired
+	played := 0
+	try := func(smaller Plan) bool {
+		if played++; played > most {
+			return false
+		}
+		o := execute(t, smaller, with)
+		for _, w := range o.wrongs {
+			if w.Breach == want {
+				best, result = smaller, o
+				return true
+			}
+		}
+		return false
+	}
+	for chunk := max(len(best.Steps), len(best.Faults)); chunk > 0 && played < most; {
+		shrunk := false
+		for at := 0; at < max(len(best.Steps), len(best.Faults)); at += chunk {
+			drop := func(i int) bool { return i >= at && i < at+chunk }
+			if at < len(best.Faults) && try(best.without(none, drop)) || at < len(best.Steps) && try(best.without(drop, none)) {
+				shrunk = true
+				at -= chunk // what came after is here now
+			}
+		}
+		if !shrunk || chunk > 1 {
+			chunk /= 2
+		}
+	}
+	return best, result
+}
+
+func none(int) bool { return false }
