@@ -10,6 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
 var digitalOceanTraits = traits{
@@ -54,13 +55,13 @@ func digitalOceanSort(r accounts.Call) sort {
 	return toChange
 }
 
-func digitalOceanRefusal(kind Kind, rng *rand.Rand) faults.Effect {
+func digitalOceanRefusal(kind trouble.Kind, rng *rand.Rand) faults.Effect {
 	switch kind {
-	case Full:
+	case trouble.Full:
 		return faults.Effect{Status: http.StatusForbidden, Message: "volume/snapshot capacity limit exceeded"}
-	case Pending:
+	case trouble.Pending:
 		return faults.Effect{Status: http.StatusUnprocessableEntity, Message: "Droplet already has a pending event"}
-	case Throttled: // the real one says in its headers that the budget is spent
+	case trouble.Throttled: // the real one says in its headers that the budget is spent
 		return faults.Effect{Status: http.StatusTooManyRequests, Header: map[string]string{"Ratelimit-Remaining": "0"}}
 	}
 	return webRefusal(kind, rng)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
 // What comes late: an attacher that was frozen and goes on as if nothing had happened, a provisioner that comes back
@@ -42,7 +44,7 @@ func (s *sim) lateDetaches(a *actor, began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	to := (s.lead[Attacher] + 1) % s.plan.Controllers
-	s.in.mark(Late)
+	s.in.Mark(trouble.Late)
 	for _, n := range sortedKeys(s.claims) {
 		if c := s.claims[n]; c.mayDetachLate() {
 			c.late = c.left
@@ -102,7 +104,7 @@ func (s *sim) away(a *actor) {
 		if !a.pause(0, 5*time.Second) {
 			return
 		}
-		s.in.mark(Late)
+		s.in.Mark(trouble.Late)
 		s.hist.add("sweep", "by controller %d", by)
 		if err := s.fleet.sweep(s.life, by); err != nil {
 			s.hist.add("sweep", "by controller %d: %v", by, err)

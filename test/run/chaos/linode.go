@@ -8,6 +8,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 	linodes "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
 var (
@@ -75,11 +76,11 @@ func linodeSort(r accounts.Call) sort {
 	return toChange
 }
 
-func linodeRefusal(kind Kind, rng *rand.Rand) faults.Effect {
+func linodeRefusal(kind trouble.Kind, rng *rand.Rand) faults.Effect {
 	switch kind {
-	case Full:
+	case trouble.Full:
 		return faults.Effect{Status: http.StatusBadRequest, Message: "Account limit reached. Please open a support ticket."}
-	case Pending:
+	case trouble.Pending:
 		return faults.Effect{Status: http.StatusBadRequest, Message: "Linode busy."}
 	}
 	return webRefusal(kind, rng)

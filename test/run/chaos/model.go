@@ -9,6 +9,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
 // Breach is a kind of thing that must never happen.
@@ -100,7 +101,7 @@ func (s *sim) check() {
 
 // mayBeLost: a snapshot that was answered while the cloud was still making it, and never ready since, may be one that
 // the cloud has given up.
-func (s *sim) mayBeLost(sn *snap) bool { return !sn.ready && s.in.since(sn.sent, Failed) }
+func (s *sim) mayBeLost(sn *snap) bool { return !sn.ready && s.in.Since(sn.sent, trouble.Failed) }
 
 // checkPlace: a volume is attached only where an attachment object says so. A late attach has none.
 func (s *sim) checkPlace(id cloud.VolumeID, d Disk) {
@@ -245,7 +246,7 @@ func (s *sim) checkGone(id cloud.VolumeID) {
 
 // checkComplete: what existed before a list began and exists still is in the list.
 func (s *sim) checkComplete(began time.Time, was map[cloud.VolumeID]string, seen map[string][]string) {
-	if s.in.since(began, Stale) {
+	if s.in.Since(began, trouble.Stale) {
 		return // the cloud itself said so
 	}
 	for id, name := range s.provisioned() {

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
 // Plan is all that a run does. The same plan makes the same run.
@@ -14,7 +16,7 @@ type Plan struct {
 	Snapshots bool
 	Steps     []Step
 	// Faults are those that happen; nil: they are drawn from the seed.
-	Faults []Fault
+	Faults []trouble.Fault
 }
 
 const (
@@ -97,9 +99,9 @@ func (b *planner) add(s Step, within time.Duration) {
 }
 
 func (b *planner) crash() {
-	point := beforeEffect
+	point := trouble.BeforeEffect
 	if b.rng.IntN(3) > 0 {
-		point = afterEffect
+		point = trouble.AfterEffect
 	}
 	b.add(Step{Do: Crash, Controller: b.rng.IntN(b.controllers), Point: point}, 10*time.Second)
 }
@@ -221,7 +223,7 @@ func (p Plan) without(steps func(i int) bool, faults func(i int) bool) Plan {
 		}
 		return keep
 	}
-	less := Plan{Seed: p.Seed, Controllers: p.Controllers, Snapshots: p.Snapshots, Faults: []Fault{}}
+	less := Plan{Seed: p.Seed, Controllers: p.Controllers, Snapshots: p.Snapshots, Faults: []trouble.Fault{}}
 	for _, i := range kept(steps, len(p.Steps)) {
 		less.Steps = append(less.Steps, p.Steps[i])
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
 // rpc is a call under way.
@@ -31,7 +32,7 @@ type learn func(answer proto.Message, mine bool)
 // short, a sidecar that is restarted, an older leader that sends the same call at the same time.
 func (a *actor) call(as Sidecar, method, object string, timeout time.Duration, do send, got learn) error {
 	s := a.s
-	kind, rng := s.in.decide(string(as)+" "+method, object, []chance{{Cancelled, .05}, {Hurried, .06}, {Twice, .12}})
+	kind, rng := s.in.Decide(string(as)+" "+method, object, []trouble.Chance{trouble.Cancelled.Chance(.05), trouble.Hurried.Chance(.06), trouble.Twice.Chance(.12)})
 	s.mu.Lock()
 	leader := s.lead[as]
 	s.mu.Unlock()
@@ -39,14 +40,14 @@ func (a *actor) call(as Sidecar, method, object string, timeout time.Duration, d
 	ctx, cancel := context.WithCancel(s.life)
 	defer cancel()
 	switch kind {
-	case Cancelled:
-		stop := time.AfterFunc(s.quick(between(rng, time.Millisecond, 5*time.Second)), cancel)
+	case trouble.Cancelled:
+		stop := time.AfterFunc(s.quick(trouble.Between(rng, time.Millisecond, 5*time.Second)), cancel)
 		defer stop.Stop()
-	case Hurried:
-		timeout = between(rng, 100*time.Millisecond, 5*time.Second)
-	case Twice:
+	case trouble.Hurried:
+		timeout = trouble.Between(rng, 100*time.Millisecond, 5*time.Second)
+	case trouble.Twice:
 		other := (leader + 1) % s.plan.Controllers
-		early := between(rng, time.Microsecond, time.Second)
+		early := trouble.Between(rng, time.Microsecond, time.Second)
 		older = make(chan struct{})
 		go func() {
 			defer close(older)

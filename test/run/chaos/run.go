@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
 // setup says on what a plan is played.
@@ -28,7 +29,7 @@ type setup struct {
 // execute plays a plan in simulated time.
 func execute(t *testing.T, p Plan, with setup) (o outcome) {
 	synctest.Test(t, func(t *testing.T) {
-		in, hist := newInjector(p.Seed, p.Faults), newHistory()
+		in, hist := trouble.NewInjector(p.Seed, p.Faults), newHistory()
 		s := newSim(p, in, hist)
 		s.first = with.plant != nil || with.unread
 		w, err := with.open(in, func(format string, args ...any) { hist.add("cloud", format, args...) }, s.check)
@@ -53,7 +54,7 @@ func executeBinary(p Plan, open maker, bin string) (o outcome, dir string, err e
 	if err != nil {
 		return o, "", err
 	}
-	in, hist := newInjector(p.Seed, p.Faults), newHistory()
+	in, hist := trouble.NewInjector(p.Seed, p.Faults), newHistory()
 	s := newSim(p, in, hist)
 	s.speed, hist.speed = binarySpeed, binarySpeed
 	w, err := open(in, func(format string, args ...any) { hist.add("cloud", format, args...) }, s.check)
@@ -74,8 +75,8 @@ func executeBinary(p Plan, open maker, bin string) (o outcome, dir string, err e
 // outcome is what a run came to.
 type outcome struct {
 	wrongs  []Wrong
-	kinds   []Kind // those that the cloud has
-	fired   []Fault
+	kinds   []trouble.Kind // those that the cloud has
+	fired   []trouble.Fault
 	rpcs    int
 	crashes int
 	history *history
@@ -83,7 +84,7 @@ type outcome struct {
 
 // outcome is what the run came to, after its end. A request that the end has overtaken may still note a breach.
 func (s *sim) outcome() outcome {
-	o := outcome{kinds: s.world.Kinds(), fired: s.in.faults(), history: s.hist}
+	o := outcome{kinds: s.world.Kinds(), fired: s.in.Faults(), history: s.hist}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o.wrongs, o.rpcs, o.crashes = slices.Clone(s.wrongs), s.rpcs, s.crashes

@@ -10,6 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
 // scene is a cloud to play on.
@@ -49,18 +50,18 @@ func sceneOf(name string) (scene, error) {
 }
 
 // maker makes the world of a run.
-type maker func(in *injector, log func(format string, args ...any), changed func()) (*restWorld, error)
+type maker func(in *trouble.Injector, log func(format string, args ...any), changed func()) (*restWorld, error)
 
 // rest makes the maker of a world. A speed of 0 is for simulated time.
 func rest(t traits, speed float64) maker {
-	return func(in *injector, log func(format string, args ...any), changed func()) (*restWorld, error) {
+	return func(in *trouble.Injector, log func(format string, args ...any), changed func()) (*restWorld, error) {
 		is, _ := profile.Of(t.name)
 		names, err := driver.NewNames(t.name, is.Scope, "", nil)
 		if err != nil {
 			return nil, err
 		}
 		w := &restWorld{in: in, log: log, changed: changed, names: names, traits: t, real: speed > 0, holds: map[cloud.VolumeID]func(){}}
-		w.account, err = t.start(accounts.Options{Machines: machines, Seed: in.seed, Speed: speed, Takes: lasting, Decide: w.decide})
+		w.account, err = t.start(accounts.Options{Machines: machines, Seed: in.Seed, Speed: speed, Takes: lasting, Decide: w.decide})
 		return w, err
 	}
 }

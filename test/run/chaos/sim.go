@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
 // sim is one run: the cluster's objects, those who work on them, and what is known of them.
@@ -20,7 +21,7 @@ type sim struct {
 	// speed is how much faster than real the cluster's time passes: 1 where time is simulated.
 	speed float64
 	fleet fleet
-	in    *injector
+	in    *trouble.Injector
 	hist  *history
 
 	// life ends when the run is over, be it that not everything came to rest.
@@ -74,7 +75,7 @@ type fleet interface {
 	close()
 }
 
-func newSim(p Plan, in *injector, hist *history) *sim {
+func newSim(p Plan, in *trouble.Injector, hist *history) *sim {
 	s := &sim{
 		plan: p, in: in, hist: hist, speed: 1,
 		claims: map[int]*claim{}, snapshots: map[int]*snap{}, lead: map[Sidecar]int{},
@@ -133,7 +134,7 @@ type actor struct {
 
 // actor starts somebody, who begins at a moment of its own.
 func (s *sim) actor(name string, work func(a *actor)) {
-	a := &actor{s: s, name: name, rng: randomOf(s.plan.Seed, name)}
+	a := &actor{s: s, name: name, rng: trouble.Random(s.plan.Seed, name)}
 	s.workers.Go(func() {
 		if a.think() {
 			work(a)
@@ -143,7 +144,7 @@ func (s *sim) actor(name string, work func(a *actor)) {
 
 // pause lets time pass; false when the run is over. No two actors go on at the same moment.
 func (a *actor) pause(least, most time.Duration) bool {
-	return wait.Sleep(a.s.life, a.s.quick(between(a.rng, least, most))) == nil
+	return wait.Sleep(a.s.life, a.s.quick(trouble.Between(a.rng, least, most))) == nil
 }
 
 // think is the little time that everybody needs.
@@ -155,7 +156,7 @@ func (a *actor) backoff(failures int, wake func() bool) {
 	if failures < 6 {
 		pause = time.Second << failures
 	}
-	ctx, cancel := context.WithTimeout(a.s.life, a.s.quick(between(a.rng, pause/2, pause)))
+	ctx, cancel := context.WithTimeout(a.s.life, a.s.quick(trouble.Between(a.rng, pause/2, pause)))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { a.s.set(func() {}) })
 	defer stop()
@@ -225,7 +226,7 @@ func (s *sim) play() {
 		}
 	})
 	_ = wait.Sleep(s.life, s.quick(calm))
-	s.in.stop()
+	s.in.Stop()
 	s.hist.add("step", "no more faults")
 	resting, cancel := context.WithTimeout(s.life, s.quick(patience))
 	defer cancel()

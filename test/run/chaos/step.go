@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
 // Action is one thing that users of the cluster do, or that happens to it.
@@ -40,7 +42,7 @@ type Step struct {
 	From       Origin
 	Controller int
 	Sidecar    Sidecar
-	Point      crashPoint
+	Point      trouble.CrashPoint
 }
 
 // Origin is where the content of a claim comes from.

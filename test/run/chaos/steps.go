@@ -176,9 +176,9 @@ func (s *sim) putBack(c *claim, node cloud.NodeID) bool {
 
 // crash arms the end of a controller. One that does nothing is killed all the same, a while later.
 func (s *sim) crash(st Step) {
-	s.in.armCrash(st.Controller, st.Point)
+	s.in.ArmCrash(st.Controller, st.Point)
 	s.actor(fmt.Sprint("crash at ", st.At), func(a *actor) {
-		if a.pause(40*time.Second, 41*time.Second) && s.in.crashes(st.Controller, st.Point) {
+		if a.pause(40*time.Second, 41*time.Second) && s.in.Crashes(st.Controller, st.Point) {
 			s.hist.add("crash", "controller %d: killed while it did nothing", st.Controller)
 			s.fleet.kill(st.Controller)
 		}

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
 // The least of what a run must have gone through to count.
@@ -17,15 +19,15 @@ const (
 // tally adds up what the runs came to.
 type tally struct {
 	began, said         time.Time
-	kinds               []Kind // the cloud's faults
+	kinds               []trouble.Kind // the cloud's faults
 	runs, rpcs, crashes int
 	breaches            map[Breach]int
-	fired               map[Kind]int
+	fired               map[trouble.Kind]int
 	thin                int // runs with too little in them
 }
 
 func newTally() *tally {
-	return &tally{began: time.Now(), said: time.Now(), breaches: map[Breach]int{}, fired: map[Kind]int{}}
+	return &tally{began: time.Now(), said: time.Now(), breaches: map[Breach]int{}, fired: map[trouble.Kind]int{}}
 }
 
 func (t *tally) add(p Plan, o outcome) {
@@ -89,7 +91,7 @@ func (t *tally) mix() bool {
 		}
 	}
 	fmt.Println(text)
-	fmt.Printf("disturbances: %s=%d %s=%d %s=%d\n", Cancelled, t.fired[Cancelled], Hurried, t.fired[Hurried], Twice, t.fired[Twice])
+	fmt.Printf("disturbances: %s=%d %s=%d %s=%d\n", trouble.Cancelled, t.fired[trouble.Cancelled], trouble.Hurried, t.fired[trouble.Hurried], trouble.Twice, t.fired[trouble.Twice])
 	if !ok {
 		fmt.Printf("the mix is missed: each kind of fault needs %.0f%% of all, and each run %d calls and a crash\n", 100*leastShare, leastCalls)
 	}

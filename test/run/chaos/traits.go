@@ -9,6 +9,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
 // traits are what differs between the clouds when things go wrong there.
@@ -22,7 +23,7 @@ type traits struct {
 	odds func(real bool) odds
 	// refusal is how this cloud refuses: because of a passing error, of too many requests, of too little
 	// room, of a machine that is busy.
-	refusal func(kind Kind, rng *rand.Rand) faults.Effect
+	refusal func(kind trouble.Kind, rng *rand.Rand) faults.Effect
 	// duplicate makes an older volume with the name of one, "" where the rules of the seed do not allow that; nil: names are
 	// unique.
 	duplicate func(a accounts.Account, seed uint64, of string) string
@@ -61,81 +62,83 @@ const (
 var lasting = clock.Span{Least: time.Second, Spread: 9 * time.Second}
 
 // Kinds are the faults that this cloud can have. Each must make up its share.
-func (w *restWorld) Kinds() []Kind {
-	return []Kind{Refused, Throttled, LostRequest, LostAnswer, Slow, Failed, Stale, Full, Pending}
+func (w *restWorld) Kinds() []trouble.Kind {
+	return []trouble.Kind{trouble.Refused, trouble.Throttled, trouble.LostRequest, trouble.LostAnswer, trouble.Slow, trouble.Failed, trouble.Stale, trouble.Full, trouble.Pending}
 }
 
 // decide says what happens to a request.
 func (w *restWorld) decide(r accounts.Call) faults.Effect {
 	name := strings.TrimSpace(r.Method + " " + r.Route + " " + r.Action)
 	what := w.traits.sort(r)
-	kind, rng := w.in.decide(name, r.Volume, w.chances(what))
+	kind, rng := w.in.Decide(name, r.Volume, w.chances(what))
 	if kind != "" {
 		w.log("cloud: %s %s: %s", name, r.Volume, kind)
 	}
 	e := w.effect(kind, what, rng)
-	e.Delay = clock.Fixed(between(rng, 5*time.Millisecond, 40*time.Millisecond))
+	e.Delay = clock.Fixed(trouble.Between(rng, 5*time.Millisecond, 40*time.Millisecond))
 	return e
 }
 
 // chances are what can happen to a request of a sort.
-func (w *restWorld) chances(s sort) []chance {
+func (w *restWorld) chances(s sort) []trouble.Chance {
 	likely := w.traits.odds(w.real)
 	if s == toReadOne || s == toReadMany {
-		all := []chance{{Refused, .012}, {Throttled, .008}, {LostRequest, .008}, {LostAnswer, .008}}
+		all := []trouble.Chance{trouble.Refused.Chance(.012), trouble.Throttled.Chance(.008), trouble.LostRequest.Chance(.008), trouble.LostAnswer.Chance(.008)}
 		// An account that is full and hides what it holds at the same time cannot be seen through.
-		if s == toReadMany && !w.in.since(time.Now().Add(-lag), Full) {
-			if w.in.since(time.Now().Add(-unlucky), Late) {
+		if s == toReadMany && !w.in.Since(time.Now().Add(-lag), trouble.Full) {
+			if w.in.Since(time.Now().Add(-unlucky), trouble.Late) {
 				likely.stale = unluckily
 			}
-			all = append(all, chance{Stale, likely.stale})
+			all = append(all, trouble.Stale.Chance(likely.stale))
 		}
 		return all
 	}
-	all := []chance{{Refused, .03}, {Throttled, .03}, {LostRequest, .04}, {LostAnswer, .06}, {Slow, .05}}
+	all := []trouble.Chance{trouble.Refused.Chance(.03), trouble.Throttled.Chance(.03), trouble.LostRequest.Chance(.04), trouble.LostAnswer.Chance(.06), trouble.Slow.Chance(.05)}
 	switch s {
 	case toGrow:
-		all = append(all, chance{Full, .15}, chance{Failed, .1})
+		all = append(all, trouble.Full.Chance(.15), trouble.Failed.Chance(.1))
 	case toMove:
-		all = append(all, chance{Failed, .08}, chance{Pending, likely.pending})
+		all = append(all, trouble.Failed.Chance(.08), trouble.Pending.Chance(likely.pending))
 	case toBuild:
-		all = append(all, chance{Full, likely.full})
+		all = append(all, trouble.Full.Chance(likely.full))
 	case toBuildLater, toChangeLater:
-		all = append(all, chance{Full, likely.full}, chance{Failed, .05})
+		all = append(all, trouble.Full.Chance(likely.full), trouble.Failed.Chance(.05))
 	case toRemoveLater:
-		all = append(all, chance{Failed, .05})
+		all = append(all, trouble.Failed.Chance(.05))
 	}
 	return all
 }
 
 // effect is a fault in the emulators' words.
-func (w *restWorld) effect(kind Kind, s sort, rng *rand.Rand) faults.Effect {
+func (w *restWorld) effect(kind trouble.Kind, s sort, rng *rand.Rand) faults.Effect {
 	switch kind {
-	case Refused, Throttled, Full, Pending:
+	case trouble.Refused, trouble.Throttled, trouble.Full, trouble.Pending:
 		return w.traits.refusal(kind, rng)
-	case LostRequest:
+	case trouble.LostRequest:
 		return faults.Effect{Lost: faults.LostBefore}
-	case LostAnswer:
+	case trouble.LostAnswer:
 		return faults.Effect{Lost: faults.LostAfter}
-	case Slow:
+	case trouble.Slow:
 		if s.later() {
 			return faults.Effect{Takes: clock.Fixed(slowness(rng))}
 		}
 		return faults.Effect{DelayAnswer: clock.Fixed(slowness(rng))}
-	case Failed:
+	case trouble.Failed:
 		return faults.Effect{Errored: true}
-	case Stale:
-		return faults.Effect{StaleAge: clock.Fixed(between(rng, time.Second, lag))}
+	case trouble.Stale:
+		return faults.Effect{StaleAge: clock.Fixed(trouble.Between(rng, time.Second, lag))}
 	default:
 		return faults.Effect{}
 	}
 }
 
-func slowness(rng *rand.Rand) time.Duration { return between(rng, 20*time.Second, 400*time.Second) }
+func slowness(rng *rand.Rand) time.Duration {
+	return trouble.Between(rng, 20*time.Second, 400*time.Second)
+}
 
 // webRefusal is how every cloud refuses whose API is plain HTTP.
-func webRefusal(kind Kind, rng *rand.Rand) faults.Effect {
-	if kind == Throttled {
+func webRefusal(kind trouble.Kind, rng *rand.Rand) faults.Effect {
+	if kind == trouble.Throttled {
 		return faults.Effect{Status: http.StatusTooManyRequests}
 	}
 	return faults.Effect{Status: []int{http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable}[rng.IntN(3)]}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
 // connBuffer holds any request or answer of a run.
@@ -24,7 +26,7 @@ type wire struct {
 
 func (l *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	at := r.Method + " " + r.URL.Path
-	if l.life.Err() == nil && l.w.in.crashes(l.program.Number, beforeEffect) {
+	if l.life.Err() == nil && l.w.in.Crashes(l.program.Number, trouble.BeforeEffect) {
 		l.w.log("controller %d: killed before %s", l.program.Number, at)
 		l.program.Kill()
 	}
@@ -37,7 +39,7 @@ func (l *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet {
 		l.w.changed()
 	}
-	if l.life.Err() == nil && l.w.in.crashes(l.program.Number, afterEffect) {
+	if l.life.Err() == nil && l.w.in.Crashes(l.program.Number, trouble.AfterEffect) {
 		l.w.log("controller %d: killed after %s", l.program.Number, at)
 		l.program.Kill()
 	}
@@ -81,7 +83,7 @@ func (w *restWorld) serveInMemory(life context.Context, p Program) func(context.
 
 // wireHandler is the way of a program that has connections to the cloud.
 type wireHandler struct {
-	in      *injector
+	in      *trouble.Injector
 	log     func(format string, args ...any)
 	program Program
 	cloud   http.Handler
@@ -100,12 +102,12 @@ func (h *wireHandler) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	if h.changed != nil {
 		defer h.changed()
 	}
-	if h.in.crashes(h.program.Number, beforeEffect) {
+	if h.in.Crashes(h.program.Number, trouble.BeforeEffect) {
 		h.log("controller %d: killed before %s", h.program.Number, at)
 		h.program.Kill()
 		return
 	}
-	if h.in.crashes(h.program.Number, afterEffect) {
+	if h.in.Crashes(h.program.Number, trouble.AfterEffect) {
 		h.cloud.ServeHTTP(nowhereWriter{http.Header{}}, r)
 		h.log("controller %d: killed after %s", h.program.Number, at)
 		h.program.Kill()

@@ -15,13 +15,14 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts/backend"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
 // restWorld is an emulated account whose API is HTTP, or gRPC over it, reached by the real backend through
 // memory, with all that a test may see of it and do to it. It is made again for each run. Its methods are safe for
 // concurrent use.
 type restWorld struct {
-	in      *injector
+	in      *trouble.Injector
 	log     func(format string, args ...any)
 	changed func()
 	names   driver.Names
@@ -118,7 +119,7 @@ func (w *restWorld) Duplicate(of cloud.VolumeID) cloud.VolumeID {
 	if w.traits.duplicate == nil {
 		return ""
 	}
-	return cloud.VolumeID(w.traits.duplicate(w.account, w.in.seed, string(of)))
+	return cloud.VolumeID(w.traits.duplicate(w.account, w.in.Seed, string(of)))
 }
 
 // Remove deletes what Duplicate has made; false: not now.
@@ -142,7 +143,7 @@ func (w *restWorld) Open(life context.Context, p Program) (cloud.Cloud, func(), 
 	c, err := backend.Open(life, w.account, backend.Config{
 		Way:       accounts.Way{Web: web, Dial: w.serveInMemory(life, p)},
 		ClusterID: ourCluster, OrphanAge: leftOver,
-		Rand: func() float64 { return randomOf(w.in.seed, time.Now().String()).Float64() },
+		Rand: func() float64 { return trouble.Random(w.in.Seed, time.Now().String()).Float64() },
 	})
 	if err != nil {
 		return nil, nil, err

@@ -11,6 +11,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 	folders "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
 var yandexTraits = traits{
@@ -69,13 +70,13 @@ func yandexSort(r accounts.Call) sort {
 	return toChange
 }
 
-func yandexRefusal(kind Kind, rng *rand.Rand) faults.Effect {
+func yandexRefusal(kind trouble.Kind, rng *rand.Rand) faults.Effect {
 	switch kind {
-	case Full:
+	case trouble.Full:
 		return faults.Effect{Status: int(codes.ResourceExhausted), Message: "Quota limit compute.disks.count exceeded"}
-	case Pending:
+	case trouble.Pending:
 		return faults.Effect{Status: int(codes.FailedPrecondition), Message: "Instance has an invalid state for this operation: has a running operation"}
-	case Throttled:
+	case trouble.Throttled:
 		return faults.Effect{Status: int(codes.ResourceExhausted), Message: "The limit on maximum number of active operations has exceeded."}
 	}
 	return faults.Effect{Status: int([]codes.Code{codes.Unavailable, codes.Internal, codes.DeadlineExceeded}[rng.IntN(3)]), Message: "try again"}

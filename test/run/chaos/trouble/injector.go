@@ -1,4 +1,4 @@
-package main
+package trouble
 
 import (
 	"cmp"
@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// injector decides what goes wrong. Its decisions depend only on the seed, the call, the object and how
+// Injector decides what goes wrong. Its decisions depend only on the seed, the call, the object and how
 // many such calls there were before, so they do not change when other steps are left out.
-type injector struct {
-	seed uint64
+type Injector struct {
+	Seed uint64
 	// only are the faults that happen; nil: they are drawn.
 	only map[Fault]bool
 
@@ -23,11 +23,12 @@ type injector struct {
 	last  map[Kind]time.Time
 	off   bool
 	// crash holds, for each controller, where its next call of the cloud kills it.
-	crash map[int]crashPoint
+	crash map[int]CrashPoint
 }
 
-func newInjector(seed uint64, only []Fault) *injector {
-	in := &injector{seed: seed, seen: map[string]int{}, last: map[Kind]time.Time{}, crash: map[int]crashPoint{}}
+// NewInjector makes one for the run of a seed. Only are the faults that happen; nil: they are drawn from the seed.
+func NewInjector(seed uint64, only []Fault) *Injector {
+	in := &Injector{Seed: seed, seen: map[string]int{}, last: map[Kind]time.Time{}, crash: map[int]CrashPoint{}}
 	if only != nil {
 		in.only = map[Fault]bool{}
 		for _, f := range only {
@@ -37,14 +38,14 @@ func newInjector(seed uint64, only []Fault) *injector {
 	return in
 }
 
-// decide counts the call and says what goes wrong with it. The source of randomness is the call's own.
-func (in *injector) decide(call, object string, chances []chance) (Kind, *rand.Rand) {
+// Decide counts the call and says what goes wrong with it. The source of randomness is the call's own.
+func (in *Injector) Decide(call, object string, chances []Chance) (Kind, *rand.Rand) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	key := call + " " + object
 	in.seen[key]++
 	f := Fault{Call: call, Object: object, Nth: in.seen[key]}
-	rng := randomOf(in.seed, fmt.Sprint(key, f.Nth))
+	rng := Random(in.Seed, fmt.Sprint(key, f.Nth))
 	u := rng.Float64()
 	if in.off {
 		return "", rng
@@ -61,38 +62,38 @@ func (in *injector) decide(call, object string, chances []chance) (Kind, *rand.R
 	return "", rng
 }
 
-// mark notes a disturbance that a step is.
-func (in *injector) mark(kind Kind) {
+// Mark notes a disturbance that a step is.
+func (in *Injector) Mark(kind Kind) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.last[kind] = time.Now()
 }
 
-// since says whether there was such a fault since.
-func (in *injector) since(at time.Time, kind Kind) bool {
+// Since says whether there was such a fault since.
+func (in *Injector) Since(at time.Time, kind Kind) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	last, ever := in.last[kind]
 	return ever && !last.Before(at)
 }
 
-// stop ends all faults.
-func (in *injector) stop() {
+// Stop ends all faults.
+func (in *Injector) Stop() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.off = true
 	clear(in.crash)
 }
 
-// armCrash lets the next call of the cloud by this controller be its last.
-func (in *injector) armCrash(controller int, at crashPoint) {
+// ArmCrash lets the next call of the cloud by this controller be its last.
+func (in *Injector) ArmCrash(controller int, at CrashPoint) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.crash[controller] = at
 }
 
-// crashes takes the armed crash, if it is armed for this point.
-func (in *injector) crashes(controller int, at crashPoint) bool {
+// Crashes takes the armed crash, if it is armed for this point.
+func (in *Injector) Crashes(controller int, at CrashPoint) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.crash[controller] != at {
@@ -102,8 +103,8 @@ func (in *injector) crashes(controller int, at crashPoint) bool {
 	return true
 }
 
-// faults are those that happened, in an order that does not depend on when.
-func (in *injector) faults() []Fault {
+// Faults are those that happened, in an order that does not depend on when.
+func (in *Injector) Faults() []Fault {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return slices.SortedFunc(slices.Values(in.fired), func(a, b Fault) int {
@@ -111,14 +112,14 @@ func (in *injector) faults() []Fault {
 	})
 }
 
-// randomOf returns the randomness that belongs to a name.
-func randomOf(seed uint64, name string) *rand.Rand {
+// Random returns the randomness that belongs to a name.
+func Random(seed uint64, name string) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// between returns a duration out of a range.
-func between(rng *rand.Rand, least, most time.Duration) time.Duration {
+// Between returns a duration out of a range.
+func Between(rng *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(rng.Int64N(int64(most-least)+1))
 }

@@ -1,4 +1,4 @@
-package main
+package trouble
 
 import "fmt"
 
@@ -50,17 +50,23 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s %s #%d: %s", f.Call, f.Object, f.Nth, f.Kind)
 }
 
-// chance is how probable a fault is for one call.
-type chance struct {
+// Chance is how probable a fault is for one call.
+type Chance struct {
 	kind Kind
 	p    float64
 }
 
-// crashPoint is a place within a call of the cloud.
-type crashPoint string
+// Chance is that of the kind with this probability.
+func (k Kind) Chance(p float64) Chance { return Chance{k, p} }
 
+// CrashPoint is a place within a call of the cloud.
+type CrashPoint string
+
+// The places.
 const (
-	nowhere      crashPoint = ""
-	beforeEffect crashPoint = "before the effect"
-	afterEffect  crashPoint = "after the effect"
+	nowhere CrashPoint = ""
+	// BeforeEffect: the call never reaches the cloud.
+	BeforeEffect CrashPoint = "before the effect"
+	// AfterEffect: the controller never gets the answer.
+	AfterEffect CrashPoint = "after the effect"
 )
