@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 )
 
 // attachTimeout is --timeout of the attacher in the project's manifests.
@@ -155,7 +156,7 @@ func (a *actor) publish(c *claim, va *attachment) error {
 	req := &csi.ControllerPublishVolumeRequest{
 		VolumeId: string(c.pv.id), NodeId: string(node), VolumeCapability: capability(), VolumeContext: c.pv.context,
 	}
-	return a.call(Attacher, "ControllerPublishVolume", fmt.Sprint(c.name, " ", node), attachTimeout,
+	return a.call(plan.Attacher, "ControllerPublishVolume", fmt.Sprint(c.name, " ", node), attachTimeout,
 		func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
 			return to.ControllerPublishVolume(ctx, req)
 		},
@@ -171,7 +172,7 @@ func (a *actor) publish(c *claim, va *attachment) error {
 func (a *actor) unpublish(c *claim, va *attachment) error {
 	s := a.s
 	node := s.world.Nodes()[va.node]
-	return a.call(Attacher, "ControllerUnpublishVolume", fmt.Sprint(c.name, " ", node), attachTimeout, s.unpublishing(c, va.node),
+	return a.call(plan.Attacher, "ControllerUnpublishVolume", fmt.Sprint(c.name, " ", node), attachTimeout, s.unpublishing(c, va.node),
 		func(_ proto.Message, mine bool) {
 			s.checkFree(c, node)
 			if mine {
@@ -186,7 +187,7 @@ func (s *sim) reconcile(a *actor) {
 	seen := map[string][]string{}
 	for token := ""; ; {
 		var page *csi.ListVolumesResponse
-		err := a.call(Attacher, "ListVolumes", "all", attachTimeout,
+		err := a.call(plan.Attacher, "ListVolumes", "all", attachTimeout,
 			func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
 				return to.ListVolumes(ctx, &csi.ListVolumesRequest{StartingToken: token, MaxEntries: 2})
 			},

@@ -6,20 +6,25 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 )
+
+// mostActs bounds how often a run is made longer.
+const mostActs = 3
 
 // campaign plays all runs and reports whether nothing was wrong and the mix was right.
 func campaign(t *testing.T, o options, with setup) bool {
 	sum := newTally()
 	for i := range o.runs {
-		plan, out, _ := o.play(i, with.snapshots, func(plan Plan) (outcome, error) { return execute(t, plan, with), nil })
-		sum.add(plan, out)
+		p, out, _ := o.play(i, with.snapshots, func(p plan.Plan) (outcome, error) { return execute(t, p, with), nil })
+		sum.add(p, out)
 		if o.verbose {
 			out.history.print(os.Stdout)
 		}
 		if len(out.wrongs) > 0 {
-			report(t, o, plan, out, with)
-			sum.end(plan.Seed)
+			report(t, o, p, out, with)
+			sum.end(p.Seed)
 			return false
 		}
 	}
@@ -29,34 +34,34 @@ func campaign(t *testing.T, o options, with setup) bool {
 }
 
 // play plays a run. A run in which too little happened, because the volumes were soon deleted, is played with one more act.
-func (o options) play(number int, snapshots bool, run func(Plan) (outcome, error)) (Plan, outcome, error) {
+func (o options) play(number int, snapshots bool, run func(plan.Plan) (outcome, error)) (plan.Plan, outcome, error) {
 	for acts := 1; ; acts++ {
-		plan := NewPlan(o.seed+uint64(number), o.controllers, snapshots, acts)
-		out, err := run(plan)
+		p := plan.New(o.seed+uint64(number), o.controllers, snapshots, acts)
+		out, err := run(p)
 		if err != nil || !thin(out) || len(out.wrongs) > 0 || acts == mostActs {
-			return plan, out, err
+			return p, out, err
 		}
 	}
 }
 
-func breachesOf(plan Plan, out outcome) {
-	fmt.Printf("seed %d with %d controllers goes wrong:\n", plan.Seed, plan.Controllers)
+func breachesOf(p plan.Plan, out outcome) {
+	fmt.Printf("seed %d with %d controllers goes wrong:\n", p.Seed, p.Controllers)
 	for _, w := range out.wrongs {
 		fmt.Printf("  %s: %s\n", w.Breach, w.Text)
 	}
 }
 
 // report prints the shortest history that still goes wrong.
-func report(t *testing.T, o options, plan Plan, out outcome, with setup) {
-	breachesOf(plan, out)
-	fmt.Printf("shrinking %d steps and %d faults ...\n", len(plan.Steps), len(out.fired))
-	small, last := shrink(t, plan, out, with, shrinkRuns)
+func report(t *testing.T, o options, p plan.Plan, out outcome, with setup) {
+	breachesOf(p, out)
+	fmt.Printf("shrinking %d steps and %d faults ...\n", len(p.Steps), len(out.fired))
+	small, last := shrink(t, p, out, with, shrinkRuns)
 	fmt.Printf("the shortest history found has %d steps and %d faults:\n", len(small.Steps), len(small.Faults))
 	for _, f := range small.Faults {
 		fmt.Printf("  fault %s\n", f)
 	}
 	last.history.print(os.Stdout)
-	fmt.Printf("again: make chaos CLOUD=%s RUNS=1 SEED=%d CONTROLLERS=%d\n", o.cloud, plan.Seed, plan.Controllers)
+	fmt.Printf("again: make chaos CLOUD=%s RUNS=1 SEED=%d CONTROLLERS=%d\n", o.cloud, p.Seed, p.Controllers)
 }
 
 // campaignBinary plays all runs with the real program, several at once.
@@ -97,16 +102,16 @@ func (b *binaryCampaign) work() {
 			return
 		}
 		var dir string
-		plan, out, err := b.play(i, b.snapshots, func(plan Plan) (out outcome, err error) {
+		p, out, err := b.play(i, b.snapshots, func(p plan.Plan) (out outcome, err error) {
 			_ = os.RemoveAll(dir)
-			out, dir, err = executeBinary(plan, b.served, b.binary)
+			out, dir, err = executeBinary(p, b.served, b.binary)
 			return out, err
 		})
-		b.done(plan, out, dir, err)
+		b.done(p, out, dir, err)
 	}
 }
 
-func (b *binaryCampaign) done(plan Plan, out outcome, dir string, err error) {
+func (b *binaryCampaign) done(p plan.Plan, out outcome, dir string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
@@ -114,7 +119,7 @@ func (b *binaryCampaign) done(plan Plan, out outcome, dir string, err error) {
 		b.fine = false
 		return
 	}
-	b.sum.add(plan, out)
+	b.sum.add(p, out)
 	if b.verbose {
 		out.history.print(os.Stdout)
 	}
@@ -123,8 +128,8 @@ func (b *binaryCampaign) done(plan Plan, out outcome, dir string, err error) {
 		return
 	}
 	b.fine = false
-	breachesOf(plan, out)
+	breachesOf(p, out)
 	out.history.print(os.Stdout)
 	fmt.Printf("the programs' logs are in %s; look for a shorter history in simulated time: make chaos CLOUD=%s RUNS=1 SEED=%d CONTROLLERS=%d\n",
-		filepath.Join(dir, "*.log"), b.cloud, plan.Seed, plan.Controllers)
+		filepath.Join(dir, "*.log"), b.cloud, p.Seed, p.Controllers)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
@@ -43,7 +44,7 @@ func (s *sim) lateDetaches(a *actor, began time.Time) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	to := (s.lead[Attacher] + 1) % s.plan.Controllers
+	to := (s.lead[plan.Attacher] + 1) % s.plan.Controllers
 	s.in.Mark(trouble.Late)
 	for _, n := range sortedKeys(s.claims) {
 		if c := s.claims[n]; c.mayDetachLate() {
@@ -57,7 +58,7 @@ func (s *sim) lateDetaches(a *actor, began time.Time) {
 func (a *actor) detachLate(c *claim, to int) {
 	s, from := a.s, c.late
 	node := s.world.Nodes()[from]
-	_ = a.once(s.life, try{Attacher, "ControllerUnpublishVolume", fmt.Sprint(c.name, " ", node), frozen, to, false},
+	_ = a.once(s.life, try{plan.Attacher, "ControllerUnpublishVolume", fmt.Sprint(c.name, " ", node), frozen, to, false},
 		s.unpublishing(c, from), func(proto.Message, bool) { s.checkFree(c, node) })
 	a.pause(forgotten, forgotten+time.Second)
 	s.set(func() { c.late = -1 })
@@ -93,12 +94,12 @@ func (s *sim) away(a *actor) {
 	}
 	s.set(func() {
 		s.absent = true
-		s.cancel(Provisioner)
+		s.cancel(plan.Provisioner)
 	})
-	if !a.pause(leftOver+time.Minute, leftOver+2*time.Minute) {
+	if !a.pause(plan.LeftOver+time.Minute, plan.LeftOver+2*time.Minute) {
 		return
 	}
-	by := get(s, func() int { return (s.lead[Provisioner] + 1) % s.plan.Controllers })
+	by := get(s, func() int { return (s.lead[plan.Provisioner] + 1) % s.plan.Controllers })
 	s.set(func() { s.absent = false })
 	for range sweeps {
 		if !a.pause(0, 5*time.Second) {
@@ -117,7 +118,7 @@ func (s *sim) present() bool { return s.until(func() bool { return !s.absent }) 
 
 // askAgain sends a request that was answered long ago once more, as a sidecar does that was restarted before it had
 // written the answer down: the answer is the same or an error, and what was answered stays.
-func (s *sim) askAgain(a *actor, st Step) {
+func (s *sim) askAgain(a *actor, st plan.Step) {
 	if st.Snapshot >= 0 {
 		if sn := get(s, func() *snap { return s.snapshots[st.Snapshot] }); sn != nil {
 			a.snapshotAgain(sn)
@@ -153,7 +154,7 @@ func (a *actor) volumeAgain(c *claim) {
 		}()
 	}
 	req := s.createRequest(c)
-	_ = a.call(Provisioner, "CreateVolume", c.name, provisionTimeout,
+	_ = a.call(plan.Provisioner, "CreateVolume", c.name, provisionTimeout,
 		func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
 			return to.CreateVolume(ctx, req)
 		},
@@ -180,7 +181,7 @@ func (a *actor) snapshotAgain(sn *snap) {
 	}
 	defer s.set(func() { sn.held-- })
 	req := &csi.CreateSnapshotRequest{Name: sn.name, SourceVolumeId: string(sn.of.pv.id)}
-	_ = a.call(Snapshotter, "CreateSnapshot", sn.name, snapshotTimeout,
+	_ = a.call(plan.Snapshotter, "CreateSnapshot", sn.name, snapshotTimeout,
 		func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
 			return to.CreateSnapshot(ctx, req)
 		},

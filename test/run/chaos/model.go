@@ -9,6 +9,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
@@ -174,9 +175,9 @@ func (s *sim) checkCreated(c *claim, req *csi.CreateVolumeRequest, vol *csi.Volu
 	}
 	var may []string
 	switch c.from.Kind {
-	case FromVolume:
+	case plan.FromVolume:
 		may = s.claims[c.from.Number].contents(c.sent)
-	case FromSnapshot:
+	case plan.FromSnapshot:
 		may = []string{s.snapshots[c.from.Number].content}
 	default:
 		may = []string{""}

@@ -8,6 +8,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 )
 
 // claim is a volume as the cluster sees it: the claim, its PersistentVolume and its pods.
@@ -15,7 +16,7 @@ type claim struct {
 	number int
 	name   string
 	size   cloud.Bytes
-	from   Origin
+	from   plan.Origin
 
 	copied bool // it has a source
 	wanted bool // the claim exists

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 )
 
 // forgetful makes a new volume for every repeat of a request: lost idempotency.
@@ -185,7 +186,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 		// on are the clouds where it shows; nil: all.
 		on func(scene) bool
 		// needs is a step without which it cannot show; empty: none.
-		needs Action
+		needs plan.Action
 	}{
 		"a repeat of a create makes a second volume": {
 			func(c cloud.Cloud) cloud.Cloud { return &forgetful{Cloud: c} }, []Breach{Leaked, Doubled, Unequal}, 1, 10, nil, "",
@@ -213,7 +214,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 		},
 		"a sweep believes a list": {
 			func(c cloud.Cloud) cloud.Cloud { return sweeping{c} }, []Breach{Corrupt}, 120, 400, // a copy that is old is not gone on with, so it has to be quick
-			func(s scene) bool { return s.claims }, Away, // the one whose half-made copies are volumes
+			func(s scene) bool { return s.claims }, plan.Away, // the one whose half-made copies are volumes
 		},
 		"an attachment elsewhere is taken for one here": {
 			func(c cloud.Cloud) cloud.Cloud { return trusting{c} }, []Breach{MultiAttached}, 1, 60, nil, "",
@@ -227,11 +228,11 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 			t.Run(cloudName+": "+name, func(t *testing.T) {
 				t.Parallel()
 				for seed := bug.from; seed < bug.from+bug.runs; seed++ {
-					plan := NewPlan(seed, 1, played.snapshots, 1)
-					if bug.needs != "" && !slices.ContainsFunc(plan.Steps, func(s Step) bool { return s.Do == bug.needs }) {
+					p := plan.New(seed, 1, played.snapshots, 1)
+					if bug.needs != "" && !slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Do == bug.needs }) {
 						continue
 					}
-					out := execute(t, plan, setup{scene: played, plant: bug.plant})
+					out := execute(t, p, setup{scene: played, plant: bug.plant})
 					if len(out.wrongs) == 0 {
 						continue
 					}
@@ -253,15 +254,15 @@ func TestADeleteWithoutItsReadIsCaught(t *testing.T) {
 	const first, last = 35, 400 // no seed before the first shows it
 	played := scenes["linode"]
 	for seed := range uint64(last - first + 1) {
-		plan := NewPlan(first+seed, 2, played.snapshots, 1)
-		out := execute(t, plan, setup{scene: played, unread: true})
+		p := plan.New(first+seed, 2, played.snapshots, 1)
+		out := execute(t, p, setup{scene: played, unread: true})
 		if len(out.wrongs) == 0 {
 			continue
 		}
 		if got := out.wrongs[0]; got.Breach != Corrupt {
-			t.Errorf("seed %d: %v, want %s", plan.Seed, got, Corrupt)
+			t.Errorf("seed %d: %v, want %s", p.Seed, got, Corrupt)
 		}
-		t.Logf("caught with seed %d: %s", plan.Seed, out.wrongs[0].Text)
+		t.Logf("caught with seed %d: %s", p.Seed, out.wrongs[0].Text)
 		return
 	}
 	t.Errorf("not caught up to seed %d", last)
@@ -272,9 +273,9 @@ func TestADeleteWithoutItsReadIsCaught(t *testing.T) {
 func TestNothingIsWrong(t *testing.T) {
 	for name, played := range scenes {
 		for seed := range uint64(4) {
-			plan := NewPlan(seed+1, 1+int(seed%2), played.snapshots, 1)
-			if out := execute(t, plan, setup{scene: played}); len(out.wrongs) > 0 {
-				t.Errorf("%s, seed %d: %v", name, plan.Seed, out.wrongs)
+			p := plan.New(seed+1, 1+int(seed%2), played.snapshots, 1)
+			if out := execute(t, p, setup{scene: played}); len(out.wrongs) > 0 {
+				t.Errorf("%s, seed %d: %v", name, p.Seed, out.wrongs)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 )
 
 // provisionTimeout is --timeout of the provisioner in the project's manifests.
@@ -64,14 +65,14 @@ func (a *actor) sourceIsThere(c *claim) bool {
 	var there bool
 	s.until(func() bool {
 		switch c.from.Kind {
-		case FromVolume:
+		case plan.FromVolume:
 			of := s.claims[c.from.Number]
 			there = of.pv != nil && !of.deleting && of.wanted
 			if there {
 				of.held++
 			}
 			return there || of.gone || !of.wanted || !c.wanted
-		case FromSnapshot:
+		case plan.FromSnapshot:
 			of := s.snapshots[c.from.Number]
 			there = of.id != "" && of.ready && of.wanted
 			if there {
@@ -90,19 +91,19 @@ func (a *actor) releaseSource(c *claim) {
 	s := a.s
 	s.set(func() {
 		switch c.from.Kind {
-		case FromVolume:
+		case plan.FromVolume:
 			s.claims[c.from.Number].held--
-		case FromSnapshot:
+		case plan.FromSnapshot:
 			s.snapshots[c.from.Number].held--
 		}
-		c.from.Kind = Blank
+		c.from.Kind = plan.Blank
 	})
 }
 
 func (a *actor) create(c *claim) error {
 	s := a.s
 	req := s.createRequest(c)
-	return a.call(Provisioner, "CreateVolume", c.name, provisionTimeout,
+	return a.call(plan.Provisioner, "CreateVolume", c.name, provisionTimeout,
 		func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
 			return to.CreateVolume(ctx, req)
 		},
@@ -138,11 +139,11 @@ func (s *sim) createRequest(c *claim) *csi.CreateVolumeRequest {
 		AccessibilityRequirements: &csi.TopologyRequirement{Requisite: here, Preferred: here},
 	}
 	switch c.from.Kind {
-	case FromVolume:
+	case plan.FromVolume:
 		req.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
 			Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: string(s.claims[c.from.Number].pv.id)},
 		}}
-	case FromSnapshot:
+	case plan.FromSnapshot:
 		req.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
 			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: string(s.snapshots[c.from.Number].id)},
 		}}
@@ -163,7 +164,7 @@ func (a *actor) delete(c *claim) {
 	s.set(func() { c.deleting = true })
 	req := &csi.DeleteVolumeRequest{VolumeId: string(c.pv.id)}
 	for failures := 0; s.present() && a.think(); failures++ {
-		err := a.call(Provisioner, "DeleteVolume", c.name, provisionTimeout,
+		err := a.call(plan.Provisioner, "DeleteVolume", c.name, provisionTimeout,
 			func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
 				return to.DeleteVolume(ctx, req)
 			},

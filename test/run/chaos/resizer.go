@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 )
 
 // resizeTimeout is --timeout of the resizer.
@@ -25,7 +26,7 @@ func (a *actor) resize(c *claim) {
 		req := &csi.ControllerExpandVolumeRequest{
 			VolumeId: string(c.pv.id), CapacityRange: &csi.CapacityRange{RequiredBytes: int64(goal)}, VolumeCapability: capability(),
 		}
-		err := a.call(Resizer, "ControllerExpandVolume", c.name, resizeTimeout,
+		err := a.call(plan.Resizer, "ControllerExpandVolume", c.name, resizeTimeout,
 			func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
 				return to.ControllerExpandVolume(ctx, req)
 			},

@@ -12,12 +12,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
 // rpc is a call under way.
 type rpc struct {
-	sidecar Sidecar
+	sidecar plan.Sidecar
 	cancel  context.CancelFunc
 }
 
@@ -30,7 +31,7 @@ type learn func(answer proto.Message, mine bool)
 
 // call sends a call the way a sidecar does, with what may happen to it on the way: a deadline that is too
 // short, a sidecar that is restarted, an older leader that sends the same call at the same time.
-func (a *actor) call(as Sidecar, method, object string, timeout time.Duration, do send, got learn) error {
+func (a *actor) call(as plan.Sidecar, method, object string, timeout time.Duration, do send, got learn) error {
 	s := a.s
 	kind, rng := s.in.Decide(string(as)+" "+method, object, []trouble.Chance{trouble.Cancelled.Chance(.05), trouble.Hurried.Chance(.06), trouble.Twice.Chance(.12)})
 	s.mu.Lock()
@@ -65,7 +66,7 @@ func (a *actor) call(as Sidecar, method, object string, timeout time.Duration, d
 
 // try is one attempt of a call.
 type try struct {
-	as             Sidecar
+	as             plan.Sidecar
 	method, object string
 	timeout        time.Duration
 	controller     int
@@ -117,7 +118,7 @@ func (s *sim) checkCode(t try, err error) {
 	case codes.Internal, codes.Unknown, codes.DataLoss, codes.Unimplemented:
 		s.wrong(BadCode, "%s %s: %v", t.method, t.object, err)
 	case codes.AlreadyExists:
-		if t.method == "CreateVolume" && t.object == claimName(clash) || t.method == "CreateSnapshot" && t.object == foreignSnapshot {
+		if t.method == "CreateVolume" && t.object == claimName(plan.Clash) || t.method == "CreateSnapshot" && t.object == foreignSnapshot {
 			return
 		}
 		s.wrong(BadCode, "%s %s: the same request was answered %v", t.method, t.object, err)

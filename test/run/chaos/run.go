@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
@@ -27,7 +28,7 @@ type setup struct {
 }
 
 // execute plays a plan in simulated time.
-func execute(t *testing.T, p Plan, with setup) (o outcome) {
+func execute(t *testing.T, p plan.Plan, with setup) (o outcome) {
 	synctest.Test(t, func(t *testing.T) {
 		in, hist := trouble.NewInjector(p.Seed, p.Faults), newHistory()
 		s := newSim(p, in, hist)
@@ -49,7 +50,7 @@ func execute(t *testing.T, p Plan, with setup) (o outcome) {
 }
 
 // executeBinary plays a plan with the real program.
-func executeBinary(p Plan, open maker, bin string) (o outcome, dir string, err error) {
+func executeBinary(p plan.Plan, open maker, bin string) (o outcome, dir string, err error) {
 	dir, err = os.MkdirTemp("", "chaos-")
 	if err != nil {
 		return o, "", err

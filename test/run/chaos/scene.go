@@ -10,6 +10,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
@@ -61,7 +62,7 @@ func rest(t traits, speed float64) maker {
 			return nil, err
 		}
 		w := &restWorld{in: in, log: log, changed: changed, names: names, traits: t, real: speed > 0, holds: map[cloud.VolumeID]func(){}}
-		w.account, err = t.start(accounts.Options{Machines: machines, Seed: in.Seed, Speed: speed, Takes: lasting, Decide: w.decide})
+		w.account, err = t.start(accounts.Options{Machines: plan.Machines, Seed: in.Seed, Speed: speed, Takes: lasting, Decide: w.decide})
 		return w, err
 	}
 }

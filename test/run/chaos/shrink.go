@@ -1,18 +1,22 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
+)
 
 // shrinkRuns bounds the search for a short history.
 const shrinkRuns = 400
 
 // shrink leaves out steps and faults for as long as a plan still ends in the same kind of breach, and
 // returns the smallest it found with its outcome. It plays at most so many plans.
-func shrink(t *testing.T, p Plan, first outcome, with setup, most int) (Plan, outcome) {
+func shrink(t *testing.T, p plan.Plan, first outcome, with setup, most int) (plan.Plan, outcome) {
 	want := first.wrongs[0].Breach
-	best, result := p.without(none, none), first
+	best, result := p.Without(none, none), first
 	best.Faults = first.fired
 	played := 0
-	try := func(smaller Plan) bool {
+	try := func(smaller plan.Plan) bool {
 		if played++; played > most {
 			return false
 		}
@@ -29,7 +33,7 @@ func shrink(t *testing.T, p Plan, first outcome, with setup, most int) (Plan, ou
 		shrunk := false
 		for at := 0; at < max(len(best.Steps), len(best.Faults)); at += chunk {
 			drop := func(i int) bool { return i >= at && i < at+chunk }
-			if at < len(best.Faults) && try(best.without(none, drop)) || at < len(best.Steps) && try(best.without(drop, none)) {
+			if at < len(best.Faults) && try(best.Without(none, drop)) || at < len(best.Steps) && try(best.Without(drop, none)) {
 				shrunk = true
 				at -= chunk // what came after is here now
 			}

@@ -11,12 +11,13 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
 // sim is one run: the cluster's objects, those who work on them, and what is known of them.
 type sim struct {
-	plan  Plan
+	plan  plan.Plan
 	world *restWorld
 	// speed is how much faster than real the cluster's time passes: 1 where time is simulated.
 	speed float64
@@ -34,7 +35,7 @@ type sim struct {
 
 	claims    map[int]*claim
 	snapshots map[int]*snap
-	lead      map[Sidecar]int
+	lead      map[plan.Sidecar]int
 	calls     []*rpc
 	rpcs      int
 	crashes   int
@@ -75,10 +76,10 @@ type fleet interface {
 	close()
 }
 
-func newSim(p Plan, in *trouble.Injector, hist *history) *sim {
+func newSim(p plan.Plan, in *trouble.Injector, hist *history) *sim {
 	s := &sim{
 		plan: p, in: in, hist: hist, speed: 1,
-		claims: map[int]*claim{}, snapshots: map[int]*snap{}, lead: map[Sidecar]int{},
+		claims: map[int]*claim{}, snapshots: map[int]*snap{}, lead: map[plan.Sidecar]int{},
 		foreign: map[cloud.VolumeID]bool{}, images: map[cloud.SnapshotID]bool{},
 	}
 	s.moved = sync.NewCond(&s.mu)
@@ -88,7 +89,7 @@ func newSim(p Plan, in *trouble.Injector, hist *history) *sim {
 		defer s.mu.Unlock()
 		s.moved.Broadcast()
 	})
-	for i, sc := range sidecars {
+	for i, sc := range plan.Sidecars {
 		s.lead[sc] = i % p.Controllers
 	}
 	return s
@@ -175,7 +176,7 @@ func (s *sim) begin() error {
 		}
 		s.watch(c)
 	}
-	id, err := s.world.Foreign(claimName(clash), "snap-0")
+	id, err := s.world.Foreign(claimName(plan.Clash), "snap-0")
 	if err != nil {
 		return fmt.Errorf("make another cluster's objects: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 )
 
 // snapshotTimeout is --timeout of the snapshotter.
@@ -69,7 +70,7 @@ func (a *actor) takeSnapshot(sn *snap) error {
 		}
 	})
 	req := &csi.CreateSnapshotRequest{Name: sn.name, SourceVolumeId: string(sn.of.pv.id)}
-	return a.call(Snapshotter, "CreateSnapshot", sn.name, snapshotTimeout,
+	return a.call(plan.Snapshotter, "CreateSnapshot", sn.name, snapshotTimeout,
 		func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
 			return to.CreateSnapshot(ctx, req)
 		},
@@ -88,7 +89,7 @@ func (a *actor) dropSnapshot(sn *snap) {
 	s := a.s
 	req := &csi.DeleteSnapshotRequest{SnapshotId: string(sn.id)}
 	for failures := 0; a.think() && s.life.Err() == nil; failures++ {
-		err := a.call(Snapshotter, "DeleteSnapshot", sn.name, snapshotTimeout,
+		err := a.call(plan.Snapshotter, "DeleteSnapshot", sn.name, snapshotTimeout,
 			func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
 				return to.DeleteSnapshot(ctx, req)
 			},

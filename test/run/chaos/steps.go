@@ -7,63 +7,64 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 )
 
 // step does one action. An action whose object is not there, because the step that makes it was left
 // out, does nothing.
-func (s *sim) step(st Step) {
+func (s *sim) step(st plan.Step) {
 	switch st.Do {
-	case CreateClaim:
+	case plan.CreateClaim:
 		s.createClaim(st)
-	case RunPod:
+	case plan.RunPod:
 		s.place(st.Volume, st.Node)
-	case StopPod:
+	case plan.StopPod:
 		s.place(st.Volume, -1)
-	case Grow:
+	case plan.Grow:
 		s.grow(st)
-	case TakeSnapshot:
+	case plan.TakeSnapshot:
 		s.takeSnapshot(st)
-	case DropSnapshot:
+	case plan.DropSnapshot:
 		s.set(func() {
 			if sn := s.snapshots[st.Snapshot]; sn != nil {
 				sn.wanted = false
 			}
 		})
-	case DeleteClaim:
+	case plan.DeleteClaim:
 		s.set(func() {
 			if c := s.claims[st.Volume]; c != nil {
 				c.place, c.wanted = -1, false
 			}
 		})
-	case Reconcile:
+	case plan.Reconcile:
 		s.actor(fmt.Sprint("attacher's list at ", st.At), s.reconcile)
-	case Look:
+	case plan.Look:
 		s.actor(fmt.Sprint("visitor at ", st.At), func(a *actor) { s.look(a, st.Volume) })
-	case Crash:
+	case plan.Crash:
 		s.crash(st)
-	case Lead:
+	case plan.Lead:
 		s.set(func() {
 			s.lead[st.Sidecar] = st.Controller
 			s.cancel(st.Sidecar) // the old leader ends itself before the new one begins
 		})
-	case RestartSidecar:
+	case plan.RestartSidecar:
 		s.set(func() { s.cancel(st.Sidecar) })
-	case AskAgain:
+	case plan.AskAgain:
 		s.actor(fmt.Sprint("forgetful sidecar at ", st.At), func(a *actor) { s.askAgain(a, st) })
-	case Meddle:
+	case plan.Meddle:
 		s.actor(fmt.Sprint("meddler at ", st.At), func(a *actor) { s.meddle(a, st) })
-	case LateDetach:
+	case plan.LateDetach:
 		began := time.Now()
 		s.actor(fmt.Sprint("older attacher at ", st.At), func(a *actor) { s.lateDetaches(a, began) })
-	case Away:
+	case plan.Away:
 		s.actor(fmt.Sprint("provisioner's machine at ", st.At), s.away)
-	case Adopt:
+	case plan.Adopt:
 		s.actor("adoption", s.adopt)
 	}
 }
 
 // cancel ends all calls of a sidecar, in the order in which they began. The caller holds mu.
-func (s *sim) cancel(of Sidecar) {
+func (s *sim) cancel(of plan.Sidecar) {
 	after := time.Duration(0)
 	for _, c := range s.calls {
 		if c.sidecar == of {
@@ -73,7 +74,7 @@ func (s *sim) cancel(of Sidecar) {
 	}
 }
 
-func (s *sim) createClaim(st Step) {
+func (s *sim) createClaim(st plan.Step) {
 	c := &claim{number: st.Volume, name: claimName(st.Volume), from: st.From, wanted: true, place: -1, left: -1, late: -1}
 	c.size = cloud.Bytes(st.Size) * cloud.GiB
 	s.mu.Lock()
@@ -83,22 +84,22 @@ func (s *sim) createClaim(st Step) {
 	}
 	// A user asks for at least the size of what is copied.
 	switch st.From.Kind {
-	case Blank:
+	case plan.Blank:
 		c.size += s.world.Least()
-	case FromVolume:
+	case plan.FromVolume:
 		of := s.claims[st.From.Number]
-		if of == nil || !of.wanted || of.number == clash {
+		if of == nil || !of.wanted || of.number == plan.Clash {
 			return
 		}
 		c.size += max(of.size, of.goal)
-	case FromSnapshot:
+	case plan.FromSnapshot:
 		of := s.snapshots[st.From.Number]
 		if of == nil || !of.wanted {
 			return
 		}
 		c.size += of.size
 	}
-	c.copied = st.From.Kind != Blank
+	c.copied = st.From.Kind != plan.Blank
 	s.claims[c.number] = c
 	s.actor("provisioner "+c.name, func(a *actor) { a.provision(c) })
 	s.actor("attach-detach "+c.name, func(a *actor) { a.attachDetach(c) })
@@ -107,13 +108,13 @@ func (s *sim) createClaim(st Step) {
 
 func (s *sim) place(number, node int) {
 	s.set(func() {
-		if c := s.claims[number]; c != nil && c.wanted && c.number != clash {
+		if c := s.claims[number]; c != nil && c.wanted && c.number != plan.Clash {
 			c.place = node
 		}
 	})
 }
 
-func (s *sim) grow(st Step) {
+func (s *sim) grow(st plan.Step) {
 	s.set(func() {
 		if c := s.claims[st.Volume]; c != nil && c.wanted && c.pv != nil {
 			c.goal = max(c.goal, c.pv.size) + cloud.Bytes(st.Size)*cloud.GiB
@@ -121,15 +122,15 @@ func (s *sim) grow(st Step) {
 	})
 }
 
-func (s *sim) takeSnapshot(st Step) {
+func (s *sim) takeSnapshot(st plan.Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.claims[st.Volume]
-	if c == nil || !c.wanted || c.number == clash || s.snapshots[st.Snapshot] != nil {
+	if c == nil || !c.wanted || c.number == plan.Clash || s.snapshots[st.Snapshot] != nil {
 		return
 	}
 	sn := &snap{number: st.Snapshot, name: fmt.Sprintf("snapshot-%d", st.Snapshot), of: c, size: max(c.size, c.goal), wanted: true}
-	if st.Snapshot == clash {
+	if st.Snapshot == plan.Clash {
 		sn.name = foreignSnapshot
 	}
 	s.snapshots[sn.number] = sn
@@ -138,7 +139,7 @@ func (s *sim) takeSnapshot(st Step) {
 }
 
 // meddle attaches a free volume by hand, and takes it off again later. Meanwhile nobody else may.
-func (s *sim) meddle(a *actor, st Step) {
+func (s *sim) meddle(a *actor, st plan.Step) {
 	node := s.world.Nodes()[st.Node]
 	s.mu.Lock()
 	c := s.claims[st.Volume]
@@ -175,7 +176,7 @@ func (s *sim) putBack(c *claim, node cloud.NodeID) bool {
 }
 
 // crash arms the end of a controller. One that does nothing is killed all the same, a while later.
-func (s *sim) crash(st Step) {
+func (s *sim) crash(st plan.Step) {
 	s.in.ArmCrash(st.Controller, st.Point)
 	s.actor(fmt.Sprint("crash at ", st.At), func(a *actor) {
 		if a.pause(40*time.Second, 41*time.Second) && s.in.Crashes(st.Controller, st.Point) {

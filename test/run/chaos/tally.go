@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
@@ -30,7 +31,7 @@ func newTally() *tally {
 	return &tally{began: time.Now(), said: time.Now(), breaches: map[Breach]int{}, fired: map[trouble.Kind]int{}}
 }
 
-func (t *tally) add(p Plan, o outcome) {
+func (t *tally) add(p plan.Plan, o outcome) {
 	t.kinds = o.kinds
 	t.runs++
 	t.rpcs += o.rpcs

@@ -7,6 +7,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 )
 
 // lookTimeout is how long a visitor waits for an answer.
@@ -19,7 +21,9 @@ func (s *sim) look(a *actor, number int) {
 		return
 	}
 	id := string(c.pv.id)
-	ask := func(method string, do send, got learn) { _ = a.call(Visitor, method, c.name, lookTimeout, do, got) }
+	ask := func(method string, do send, got learn) {
+		_ = a.call(plan.Visitor, method, c.name, lookTimeout, do, got)
+	}
 	ask("ControllerGetVolume", func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
 		return to.ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: id})
 	}, func(m proto.Message, _ bool) {

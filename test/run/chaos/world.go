@@ -15,6 +15,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts/backend"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
@@ -142,7 +143,7 @@ func (w *restWorld) Open(life context.Context, p Program) (cloud.Cloud, func(), 
 	}
 	c, err := backend.Open(life, w.account, backend.Config{
 		Way:       accounts.Way{Web: web, Dial: w.serveInMemory(life, p)},
-		ClusterID: ourCluster, OrphanAge: leftOver,
+		ClusterID: ourCluster, OrphanAge: plan.LeftOver,
 		Rand: func() float64 { return trouble.Random(w.in.Seed, time.Now().String()).Float64() },
 	})
 	if err != nil {

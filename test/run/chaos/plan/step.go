@@ -1,4 +1,4 @@
-package main
+package plan
 
 import (
 	"fmt"
@@ -74,7 +74,8 @@ const (
 	Visitor Sidecar = "visitor"
 )
 
-var sidecars = []Sidecar{Provisioner, Attacher, Resizer, Snapshotter, Visitor}
+// Sidecars are all of them.
+var Sidecars = []Sidecar{Provisioner, Attacher, Resizer, Snapshotter, Visitor}
 
 func (s Step) String() string {
 	text := fmt.Sprintf("%6.1fs %s", s.At.Seconds(), s.Do)

@@ -1,4 +1,4 @@
-package main
+package plan
 
 import (
 	"math/rand/v2"
@@ -19,22 +19,22 @@ type Plan struct {
 	Faults []trouble.Fault
 }
 
+// What every run has.
 const (
-	machines = 2
+	// Machines is how many machines the cluster has.
+	Machines = 2
 	// firstVolumes are made at the beginning of every act, without a source.
 	firstVolumes = 3
-	// clash is the number of a claim whose name another cluster's volume has.
-	clash = 9
+	// Clash is the number of a claim whose name another cluster's volume has.
+	Clash = 9
 	// middle is how many actions come between the beginning and the end of an act.
 	middle = 30
-	// mostActs bounds how often a run is made longer.
-	mostActs = 3
-	// leftOver is from which age a driver may take a half-made copy to be forgotten. It is longer than a call.
-	leftOver = 10 * time.Minute
+	// LeftOver is from which age a driver may take a half-made copy to be forgotten. It is longer than a call.
+	LeftOver = 10 * time.Minute
 )
 
-// NewPlan draws a plan of one or more acts, with snapshots where the cloud has them.
-func NewPlan(seed uint64, controllers int, snapshots bool, acts int) Plan {
+// New draws a plan of one or more acts, with snapshots where the cloud has them.
+func New(seed uint64, controllers int, snapshots bool, acts int) Plan {
 	b := &planner{rng: rand.New(rand.NewPCG(seed, 0)), controllers: controllers, pictures: snapshots}
 	for range acts {
 		b.act()
@@ -75,7 +75,7 @@ func (b *planner) act() {
 		b.add(Step{Do: CreateClaim, Volume: b.number(), Size: 1 + b.rng.IntN(3)}, 4*time.Second)
 	}
 	for _, v := range made {
-		b.add(Step{Do: RunPod, Volume: v, Node: b.rng.IntN(machines)}, 6*time.Second)
+		b.add(Step{Do: RunPod, Volume: v, Node: b.rng.IntN(Machines)}, 6*time.Second)
 	}
 	for range middle {
 		b.draw()
@@ -86,7 +86,7 @@ func (b *planner) act() {
 func (b *planner) number() int {
 	number := b.volumes
 	b.volumes++
-	if b.volumes == clash {
+	if b.volumes == Clash {
 		b.volumes++
 	}
 	return number
@@ -111,7 +111,7 @@ func (b *planner) draw() {
 	vol := b.rng.IntN(b.volumes)
 	switch n := b.rng.IntN(100); {
 	case n < 17:
-		b.add(Step{Do: RunPod, Volume: vol, Node: b.rng.IntN(machines)}, within)
+		b.add(Step{Do: RunPod, Volume: vol, Node: b.rng.IntN(Machines)}, within)
 	case n < 26:
 		b.waver(vol, within)
 	case n < 31:
@@ -142,9 +142,9 @@ func (b *planner) draw() {
 	case n < 90:
 		b.crash()
 	case n < 94 && b.controllers > 1:
-		b.add(Step{Do: Lead, Sidecar: sidecars[b.rng.IntN(len(sidecars))], Controller: b.rng.IntN(b.controllers)}, within)
+		b.add(Step{Do: Lead, Sidecar: Sidecars[b.rng.IntN(len(Sidecars))], Controller: b.rng.IntN(b.controllers)}, within)
 	case n < 97:
-		b.add(Step{Do: RestartSidecar, Sidecar: sidecars[b.rng.IntN(len(sidecars))]}, within)
+		b.add(Step{Do: RestartSidecar, Sidecar: Sidecars[b.rng.IntN(len(Sidecars))]}, within)
 	default:
 		b.foreign(within)
 	}
@@ -152,7 +152,7 @@ func (b *planner) draw() {
 
 // waver runs a pod and changes its mind while the volume is still being attached.
 func (b *planner) waver(vol int, within time.Duration) {
-	node := b.rng.IntN(machines)
+	node := b.rng.IntN(Machines)
 	b.add(Step{Do: RunPod, Volume: vol, Node: node}, within)
 	if b.rng.IntN(2) > 0 {
 		b.add(Step{Do: RestartSidecar, Sidecar: Attacher}, 4*time.Second)
@@ -160,16 +160,16 @@ func (b *planner) waver(vol int, within time.Duration) {
 	if b.rng.IntN(2) > 0 {
 		b.add(Step{Do: StopPod, Volume: vol}, 2*time.Second)
 	} else {
-		b.add(Step{Do: RunPod, Volume: vol, Node: (node + 1) % machines}, 2*time.Second)
+		b.add(Step{Do: RunPod, Volume: vol, Node: (node + 1) % Machines}, 2*time.Second)
 	}
 }
 
 // meddle is somebody with access to the cloud's console, who takes a free volume for a machine.
 func (b *planner) meddle(vol int, within time.Duration) {
-	node := b.rng.IntN(machines)
+	node := b.rng.IntN(Machines)
 	b.add(Step{Do: StopPod, Volume: vol}, within)
 	b.add(Step{Do: Meddle, Volume: vol, Node: node}, 2*within)
-	b.add(Step{Do: RunPod, Volume: vol, Node: b.rng.IntN(machines)}, within/2)
+	b.add(Step{Do: RunPod, Volume: vol, Node: b.rng.IntN(Machines)}, within/2)
 }
 
 // copy makes a claim from a snapshot or from another claim, larger than its source as often as not.
@@ -197,7 +197,7 @@ func (b *planner) lateness(seed uint64) {
 	}
 	own.add(Step{Do: Away}, 5*time.Second)
 	b.steps = append(b.steps, own.steps...)
-	b.now = own.now + leftOver + 4*time.Minute
+	b.now = own.now + LeftOver + 4*time.Minute
 }
 
 // foreign does what touches another cluster's volumes.
@@ -205,16 +205,16 @@ func (b *planner) foreign(within time.Duration) {
 	switch {
 	case !b.clashed:
 		b.clashed = true
-		b.add(Step{Do: CreateClaim, Volume: clash, Size: 1}, within)
-		b.add(Step{Do: DeleteClaim, Volume: clash}, 2*within)
+		b.add(Step{Do: CreateClaim, Volume: Clash, Size: 1}, within)
+		b.add(Step{Do: DeleteClaim, Volume: Clash}, 2*within)
 	case !b.adopted:
 		b.adopted = true
 		b.add(Step{Do: Adopt}, within)
 	}
 }
 
-// without leaves out what the predicate names.
-func (p Plan) without(steps func(i int) bool, faults func(i int) bool) Plan {
+// Without returns the plan without the steps and the faults for whose indices these answer true. The faults that are left are all that happen.
+func (p Plan) Without(steps func(i int) bool, faults func(i int) bool) Plan {
 	kept := func(drop func(int) bool, n int) (keep []int) {
 		for i := range n {
 			if !drop(i) {
