@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/world"
 )
 
 // mostActs bounds how often a run is made longer.
@@ -17,7 +18,7 @@ const mostActs = 3
 func campaign(t *testing.T, o options, with setup) bool {
 	sum := newTally()
 	for i := range o.runs {
-		p, out, _ := o.play(i, with.snapshots, func(p plan.Plan) (outcome, error) { return execute(t, p, with), nil })
+		p, out, _ := o.play(i, with.Snapshots, func(p plan.Plan) (outcome, error) { return execute(t, p, with), nil })
 		sum.add(p, out)
 		if o.verbose {
 			out.history.print(os.Stdout)
@@ -65,8 +66,8 @@ func report(t *testing.T, o options, p plan.Plan, out outcome, with setup) {
 }
 
 // campaignBinary plays all runs with the real program, several at once.
-func campaignBinary(o options, played scene) bool {
-	b := &binaryCampaign{options: o, scene: played, sum: newTally(), fine: true}
+func campaignBinary(o options, played world.Scene) bool {
+	b := &binaryCampaign{options: o, Scene: played, sum: newTally(), fine: true}
 	var workers sync.WaitGroup
 	for range min(o.parallel, o.runs) {
 		workers.Go(b.work)
@@ -83,7 +84,7 @@ func campaignBinary(o options, played scene) bool {
 type binaryCampaign struct {
 	options
 
-	scene
+	world.Scene
 
 	mu   sync.Mutex
 	next int
@@ -102,9 +103,9 @@ func (b *binaryCampaign) work() {
 			return
 		}
 		var dir string
-		p, out, err := b.play(i, b.snapshots, func(p plan.Plan) (out outcome, err error) {
+		p, out, err := b.play(i, b.Snapshots, func(p plan.Plan) (out outcome, err error) {
 			_ = os.RemoveAll(dir)
-			out, dir, err = executeBinary(p, b.served, b.binary)
+			out, dir, err = executeBinary(p, b.Served, b.binary)
 			return out, err
 		})
 		b.done(p, out, dir, err)

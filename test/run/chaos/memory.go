@@ -16,11 +16,12 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/world"
 )
 
 // memoryFleet runs controllers in this process; only memory connects them with their callers.
 type memoryFleet struct {
-	world *restWorld
+	world *world.World
 	// plant wraps the backend, to make it wrong on purpose; nil: as it is.
 	plant func(cloud.Cloud) cloud.Cloud
 	// died is called after the end of a life, unless all end.
@@ -40,27 +41,27 @@ type life struct {
 
 // newMemoryFleet makes one without controllers in this world. Plant wraps each backend, to make it wrong on purpose; nil: as it is. Died is
 // called after the end of a life, unless all end.
-func newMemoryFleet(w *restWorld, plant func(cloud.Cloud) cloud.Cloud, died func()) *memoryFleet {
+func newMemoryFleet(w *world.World, plant func(cloud.Cloud) cloud.Cloud, died func()) *memoryFleet {
 	return &memoryFleet{world: w, plant: plant, died: died, lives: map[int]*life{}}
 }
 
 func (f *memoryFleet) start(number int) error {
 	alive, end := context.WithCancel(context.Background())
 	l := &life{end: end}
-	bare, tidy, err := f.world.Open(alive, Program{Number: number, Kill: func() { f.end(number, l) }})
+	bare, tidy, err := f.world.Open(alive, world.Program{Number: number, Kill: func() { f.end(number, l) }})
 	if err != nil {
 		end()
 		return fmt.Errorf("start controller %d: %w", number, err)
 	}
-	l.sweep = sweepOf(bare)
+	l.sweep = world.SweepOf(bare)
 	if f.plant != nil {
 		planted := f.plant(bare)
-		l.sweep, bare = sweepOf(planted, bare), planted
+		l.sweep, bare = world.SweepOf(planted, bare), planted
 	}
 	// The real pauses, each of the same length in every repeat of a seed.
 	stack := middleware.Stack(bare, wait.Backoff{Rand: func() float64 { return .5 }})
 	service := controller.New(stack, f.world.Names())
-	listener := bufconn.Listen(connBuffer)
+	listener := bufconn.Listen(world.ConnBuffer)
 	l.conn, err = grpc.NewClient("passthrough:///controller", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/world"
 )
 
 // Breach is a kind of thing that must never happen.
@@ -105,7 +106,7 @@ func (s *sim) check() {
 func (s *sim) mayBeLost(sn *snap) bool { return !sn.ready && s.in.Since(sn.sent, trouble.Failed) }
 
 // checkPlace: a volume is attached only where an attachment object says so. A late attach has none.
-func (s *sim) checkPlace(id cloud.VolumeID, d Disk) {
+func (s *sim) checkPlace(id cloud.VolumeID, d world.Disk) {
 	for _, node := range d.On {
 		meant := false
 		for _, c := range s.claims {
@@ -120,7 +121,7 @@ func (s *sim) checkPlace(id cloud.VolumeID, d Disk) {
 }
 
 // checkVolume: a provisioned volume exists, keeps its bytes and its size, and stays where it is in use.
-func (s *sim) checkVolume(c *claim, truth Truth) {
+func (s *sim) checkVolume(c *claim, truth world.Truth) {
 	if c.pv == nil || c.deleting {
 		return
 	}
@@ -144,14 +145,14 @@ func (s *sim) checkVolume(c *claim, truth Truth) {
 	}
 }
 
-func (s *sim) checkForeign(truth Truth) {
+func (s *sim) checkForeign(truth world.Truth) {
 	for id := range s.foreign {
-		if d, there := truth.Volumes[id]; !there || d.Stamp != theirStamp || len(d.On) > 0 {
+		if d, there := truth.Volumes[id]; !there || d.Stamp != world.TheirStamp || len(d.On) > 0 {
 			s.wrong(Trespassed, "another cluster's volume %s was changed (there: %t)", id, there)
 		}
 	}
 	for id := range s.images {
-		if img, there := truth.Snapshots[id]; !there || img.Stamp != theirStamp {
+		if img, there := truth.Snapshots[id]; !there || img.Stamp != world.TheirStamp {
 			s.wrong(Trespassed, "another cluster's snapshot %s was changed (there: %t)", id, there)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/world"
 )
 
 // forgetful makes a new volume for every repeat of a request: lost idempotency.
@@ -163,13 +164,16 @@ func (cr credulous) Detach(ctx context.Context, id cloud.VolumeID, node cloud.No
 	return cr.Cloud.Detach(ctx, id, node)
 }
 
+// halfMade begins the name of a volume that is a copy which was never handed out.
+const halfMade = "clone"
+
 // sweeping removes what looks half-made in a list.
 type sweeping struct{ cloud.Cloud }
 
 func (sw sweeping) Sweep(ctx context.Context) error {
 	list, err := sw.ListVolumes(ctx, cloud.Page{})
 	for _, v := range list.Volumes {
-		if strings.HasPrefix(v.Name, copying) {
+		if strings.HasPrefix(v.Name, halfMade) {
 			err = errors.Join(err, sw.DeleteVolume(ctx, v.ID))
 		}
 	}
@@ -184,7 +188,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 		// from is the seed of the first run: none before it shows the bug.
 		from, runs uint64
 		// on are the clouds where it shows; nil: all.
-		on func(scene) bool
+		on func(world.Scene) bool
 		// needs is a step without which it cannot show; empty: none.
 		needs plan.Action
 	}{
@@ -202,11 +206,11 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 		},
 		"a volume counts as free although its attach is under way": {
 			func(c cloud.Cloud) cloud.Cloud { return deaf{c} }, []Breach{MultiAttached}, 8, 120,
-			func(s scene) bool { return !s.claims }, "", // else an attach that is under way is seen
+			func(s world.Scene) bool { return !s.Claims }, "", // else an attach that is under way is seen
 		},
 		"an attach is taken for done when the cloud has taken it on": {
 			func(c cloud.Cloud) cloud.Cloud { return impatient{c} }, []Breach{MultiAttached}, 1, 10,
-			func(s scene) bool { return s.claims }, "", // else the volume does not show it yet
+			func(s world.Scene) bool { return s.Claims }, "", // else the volume does not show it yet
 		},
 		"a detach believes a list": {
 			func(c cloud.Cloud) cloud.Cloud { return credulous{c} }, []Breach{Corrupt, MultiAttached}, 4, 240, // one in twenty shows it
@@ -214,13 +218,13 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 		},
 		"a sweep believes a list": {
 			func(c cloud.Cloud) cloud.Cloud { return sweeping{c} }, []Breach{Corrupt}, 120, 400, // a copy that is old is not gone on with, so it has to be quick
-			func(s scene) bool { return s.claims }, plan.Away, // the one whose half-made copies are volumes
+			func(s world.Scene) bool { return s.Claims }, plan.Away, // the one whose half-made copies are volumes
 		},
 		"an attachment elsewhere is taken for one here": {
 			func(c cloud.Cloud) cloud.Cloud { return trusting{c} }, []Breach{MultiAttached}, 1, 60, nil, "",
 		},
 	}
-	for cloudName, played := range scenes {
+	for cloudName, played := range world.Scenes {
 		for name, bug := range bugs {
 			if bug.on != nil && !bug.on(played) {
 				continue
@@ -228,11 +232,11 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 			t.Run(cloudName+": "+name, func(t *testing.T) {
 				t.Parallel()
 				for seed := bug.from; seed < bug.from+bug.runs; seed++ {
-					p := plan.New(seed, 1, played.snapshots, 1)
+					p := plan.New(seed, 1, played.Snapshots, 1)
 					if bug.needs != "" && !slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Do == bug.needs }) {
 						continue
 					}
-					out := execute(t, p, setup{scene: played, plant: bug.plant})
+					out := execute(t, p, setup{Scene: played, plant: bug.plant})
 					if len(out.wrongs) == 0 {
 						continue
 					}
@@ -252,10 +256,10 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 func TestADeleteWithoutItsReadIsCaught(t *testing.T) {
 	t.Parallel()
 	const first, last = 35, 400 // no seed before the first shows it
-	played := scenes["linode"]
+	played := world.Scenes["linode"]
 	for seed := range uint64(last - first + 1) {
-		p := plan.New(first+seed, 2, played.snapshots, 1)
-		out := execute(t, p, setup{scene: played, unread: true})
+		p := plan.New(first+seed, 2, played.Snapshots, 1)
+		out := execute(t, p, setup{Scene: played, unread: true})
 		if len(out.wrongs) == 0 {
 			continue
 		}
@@ -271,10 +275,10 @@ func TestADeleteWithoutItsReadIsCaught(t *testing.T) {
 // A10: without a planted bug nothing is wrong, and no data race is found. make chaos runs more seeds, without the race
 // detector.
 func TestNothingIsWrong(t *testing.T) {
-	for name, played := range scenes {
+	for name, played := range world.Scenes {
 		for seed := range uint64(4) {
-			p := plan.New(seed+1, 1+int(seed%2), played.snapshots, 1)
-			if out := execute(t, p, setup{scene: played}); len(out.wrongs) > 0 {
+			p := plan.New(seed+1, 1+int(seed%2), played.Snapshots, 1)
+			if out := execute(t, p, setup{Scene: played}); len(out.wrongs) > 0 {
 				t.Errorf("%s, seed %d: %v", name, p.Seed, out.wrongs)
 			}
 		}

@@ -17,11 +17,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/world"
 )
 
 // programFleet runs the real program, and kills it with SIGKILL.
 type programFleet struct {
-	world    *restWorld
+	world    *world.World
 	bin, dir string
 	// died is called after the end of a life, unless all end; fell where nobody killed it.
 	died func()
@@ -47,7 +49,7 @@ type process struct {
 
 // newProgramFleet makes one without controllers in this world: of the programs in the folder bin, with their sockets and logs in dir.
 // Died is called after the end of a life, unless all end, and fell where nobody killed it.
-func newProgramFleet(w *restWorld, bin, dir string, died func(), fell func(number int, err error)) *programFleet {
+func newProgramFleet(w *world.World, bin, dir string, died func(), fell func(number int, err error)) *programFleet {
 	return &programFleet{world: w, bin: bin, dir: dir, lives: map[int]*process{}, gone: map[int]chan struct{}{}, died: died, fell: fell}
 }
 
@@ -69,8 +71,8 @@ func (f *programFleet) start(number int) error {
 		return err
 	}
 	l.api = &http.Server{
-		Handler:           f.world.Serve(Program{Number: number, Kill: func() { f.end(number, l) }}),
-		Protocols:         plainProtocols(),
+		Handler:           f.world.Serve(world.Program{Number: number, Kill: func() { f.end(number, l) }}),
+		Protocols:         world.PlainProtocols(),
 		ReadHeaderTimeout: time.Minute,
 	}
 	f.ended.Go(func() { _ = l.api.Serve(listener) }) // it ends with ErrServerClosed

@@ -16,14 +16,15 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/world"
 )
 
 // setup says on what a plan is played.
 type setup struct {
-	scene
+	world.Scene
 	// plant makes backends wrong on purpose; nil: not. The first breach then ends the run.
 	plant func(cloud.Cloud) cloud.Cloud
-	// unread gives the backend of an emulated Linode account the fault unreadDelete, with the same effect on the run.
+	// unread gives the backend of an emulated Linode account the fault world.UnreadDelete, with the same effect on the run.
 	unread bool
 }
 
@@ -33,11 +34,11 @@ func execute(t *testing.T, p plan.Plan, with setup) (o outcome) {
 		in, hist := trouble.NewInjector(p.Seed, p.Faults), newHistory()
 		s := newSim(p, in, hist)
 		s.first = with.plant != nil || with.unread
-		w, err := with.open(in, func(format string, args ...any) { hist.add("cloud", format, args...) }, s.check)
+		w, err := with.Open(in, func(format string, args ...any) { hist.add("cloud", format, args...) }, s.check)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.unread = with.unread
+		w.Unread = with.unread
 		s.world = w
 		s.fleet = newMemoryFleet(w, with.plant, func() { s.set(func() {}) })
 		if err := s.begin(); err != nil {
@@ -50,14 +51,14 @@ func execute(t *testing.T, p plan.Plan, with setup) (o outcome) {
 }
 
 // executeBinary plays a plan with the real program.
-func executeBinary(p plan.Plan, open maker, bin string) (o outcome, dir string, err error) {
+func executeBinary(p plan.Plan, open world.Maker, bin string) (o outcome, dir string, err error) {
 	dir, err = os.MkdirTemp("", "chaos-")
 	if err != nil {
 		return o, "", err
 	}
 	in, hist := trouble.NewInjector(p.Seed, p.Faults), newHistory()
 	s := newSim(p, in, hist)
-	s.speed, hist.speed = binarySpeed, binarySpeed
+	s.speed, hist.speed = world.BinarySpeed, world.BinarySpeed
 	w, err := open(in, func(format string, args ...any) { hist.add("cloud", format, args...) }, s.check)
 	if err != nil {
 		return o, dir, err

@@ -13,12 +13,13 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/world"
 )
 
 // sim is one run: the cluster's objects, those who work on them, and what is known of them.
 type sim struct {
 	plan  plan.Plan
-	world *restWorld
+	world *world.World
 	// speed is how much faster than real the cluster's time passes: 1 where time is simulated.
 	speed float64
 	fleet fleet

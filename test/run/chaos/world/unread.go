@@ -1,4 +1,4 @@
-package main
+package world
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 )
 
-// unreadDelete is the fault of a backend of Linode that deletes a volume without the read that shows it detached.
-const unreadDelete = "unread-delete"
+// UnreadDelete is the fault of a backend of Linode that deletes a volume without the read that shows it detached.
+const UnreadDelete = "unread-delete"
 
 // unread is a backend with this fault, and its transport: while it deletes a volume, each read of that volume shows it detached. So
 // the delete is sent wherever the volume is, and all else is as in the real backend.
@@ -33,7 +33,7 @@ func (u *unread) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
 }
 
 // Sweep is the backend's own.
-func (u *unread) Sweep(ctx context.Context) error { return sweepOf(u.Cloud)(ctx) }
+func (u *unread) Sweep(ctx context.Context) error { return SweepOf(u.Cloud)(ctx) }
 
 func (u *unread) count(id cloud.VolumeID, n int) {
 	u.mu.Lock()
@@ -69,8 +69,8 @@ type sweeper interface {
 	Sweep(ctx context.Context) error
 }
 
-// sweepOf is what the outermost of some backends does that can.
-func sweepOf(backends ...cloud.Cloud) func(context.Context) error {
+// SweepOf is what the outermost of some backends does that can.
+func SweepOf(backends ...cloud.Cloud) func(context.Context) error {
 	for _, c := range backends {
 		if s, can := c.(sweeper); can {
 			return s.Sweep

@@ -1,4 +1,4 @@
-package main
+package world
 
 import (
 	"context"
@@ -14,12 +14,12 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
-// connBuffer holds any request or answer of a run.
-const connBuffer = 1 << 18
+// ConnBuffer holds any request or answer of a run.
+const ConnBuffer = 1 << 18
 
 // wire is the way of one controller program to the account.
 type wire struct {
-	w       *restWorld
+	w       *World
 	life    context.Context
 	program Program
 }
@@ -58,8 +58,8 @@ func joined(ctx, life context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// plainProtocols are those of an account's API without TLS: HTTP and gRPC.
-func plainProtocols() *http.Protocols {
+// PlainProtocols are those of an account's API without TLS: HTTP and gRPC.
+func PlainProtocols() *http.Protocols {
 	var p http.Protocols
 	p.SetHTTP1(true)
 	p.SetUnencryptedHTTP2(true)
@@ -67,10 +67,10 @@ func plainProtocols() *http.Protocols {
 }
 
 // serveInMemory serves the account to one controller program, whose connections end with its life.
-func (w *restWorld) serveInMemory(life context.Context, p Program) func(context.Context, string) (net.Conn, error) {
+func (w *World) serveInMemory(life context.Context, p Program) func(context.Context, string) (net.Conn, error) {
 	handler := &wireHandler{in: w.in, log: w.log, program: p, cloud: w.account.Handler(), life: life, changed: w.changed}
-	server := &http.Server{Handler: handler, Protocols: plainProtocols(), ReadHeaderTimeout: time.Hour}
-	listener := bufconn.Listen(connBuffer)
+	server := &http.Server{Handler: handler, Protocols: PlainProtocols(), ReadHeaderTimeout: time.Hour}
+	listener := bufconn.Listen(ConnBuffer)
 	var once sync.Once
 	return func(ctx context.Context, _ string) (net.Conn, error) {
 		once.Do(func() {

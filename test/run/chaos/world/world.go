@@ -1,4 +1,4 @@
-package main
+package world
 
 import (
 	"context"
@@ -19,10 +19,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
-// restWorld is an emulated account whose API is HTTP, or gRPC over it, reached by the real backend through
+// World is an emulated account whose API is HTTP, or gRPC over it, reached by the real backend through
 // memory, with all that a test may see of it and do to it. It is made again for each run. Its methods are safe for
 // concurrent use.
-type restWorld struct {
+type World struct {
 	in      *trouble.Injector
 	log     func(format string, args ...any)
 	changed func()
@@ -31,8 +31,8 @@ type restWorld struct {
 	account accounts.Account
 	// real: time is not simulated.
 	real bool
-	// unread: the backend has the fault unreadDelete.
-	unread bool
+	// Unread: the backend has the fault UnreadDelete.
+	Unread bool
 
 	serving sync.WaitGroup
 	mu      sync.Mutex
@@ -47,8 +47,8 @@ const (
 	copying   = "clone"
 	// duplicateMark is the description of a volume that was made as a duplicate.
 	duplicateMark = "an older duplicate"
-	// theirStamp is the content of what another cluster made.
-	theirStamp = "theirs"
+	// TheirStamp is the content of what another cluster made.
+	TheirStamp = "theirs"
 )
 
 // theirLine is the description of another cluster's volumes on DigitalOcean.
@@ -57,27 +57,29 @@ const theirLine = "Created by cloudblock-csi; name-hash=0123456789abcdefghijklmn
 // theirTags are those of what another cluster made.
 var theirTags = []string{theirs, "cloudblock-name-hash:0123456789abcdef0123"}
 
-func (w *restWorld) Names() driver.Names { return w.names }
+// Names are those of the driver on this cloud.
+func (w *World) Names() driver.Names { return w.names }
 
 // Zone is the place of all volumes and machines of a run.
-func (w *restWorld) Zone() string { return w.account.Region() }
+func (w *World) Zone() string { return w.account.Region() }
 
 // Complaints are what the cloud itself saw that must never happen.
-func (w *restWorld) Complaints() []string { return w.account.Violations() }
+func (w *World) Complaints() []string { return w.account.Violations() }
 
 // Least is added to the size of claims that copy nothing, where the smallest volume is large: so that every size is one of
 // the cloud's. No claim of a run is smaller than 1 GiB.
-func (w *restWorld) Least() cloud.Bytes { return cloud.Bytes(w.account.Size()) - cloud.GiB }
+func (w *World) Least() cloud.Bytes { return cloud.Bytes(w.account.Size()) - cloud.GiB }
 
 // Settle is how long after the last call the driver may still need to tidy up by itself: longer than the age from which an orphan of a clone is swept, and the time between two sweeps.
-func (w *restWorld) Settle() time.Duration {
+func (w *World) Settle() time.Duration {
 	if w.real {
 		return 2 * time.Minute // nobody waits for hours: Truth says of such an orphan that it is swept later
 	}
 	return 2*time.Hour + 10*time.Minute
 }
 
-func (w *restWorld) Nodes() (nodes []cloud.NodeID) {
+// Nodes are the machines of the account, by their numbers in the plan.
+func (w *World) Nodes() (nodes []cloud.NodeID) {
 	for _, id := range w.account.Machines() {
 		nodes = append(nodes, cloud.NodeID(id))
 	}
@@ -86,7 +88,7 @@ func (w *restWorld) Nodes() (nodes []cloud.NodeID) {
 
 // Tend is an operator who reads the driver's errors, and deletes volumes whose create or clone failed in the cloud: only
 // the call that saw it knows that they were never used. It returns their names.
-func (w *restWorld) Tend() []string {
+func (w *World) Tend() []string {
 	var done []string
 	for _, v := range w.account.Volumes() {
 		broken := v.Status == "contact_support" || v.Status == "ERROR"
@@ -99,14 +101,14 @@ func (w *restWorld) Tend() []string {
 
 // Foreign makes a volume and a snapshot of another cluster, under these names, and a temporary snapshot, which is that
 // cluster's to remove.
-func (w *restWorld) Foreign(volume, snapshot string) (cloud.VolumeID, error) {
-	id, err := w.account.AddVolume(accounts.Volume{Name: volume, Description: theirLine, Tags: theirTags, Content: theirStamp})
+func (w *World) Foreign(volume, snapshot string) (cloud.VolumeID, error) {
+	id, err := w.account.AddVolume(accounts.Volume{Name: volume, Description: theirLine, Tags: theirTags, Content: TheirStamp})
 	if err != nil {
 		return "", err
 	}
 	for _, snap := range []accounts.Snapshot{
-		{Name: snapshot, Source: id, Tags: theirTags, Content: theirStamp},
-		{Name: "clone-of-" + volume, Source: id, Tags: append([]string{temporary + "clone"}, theirTags...), Content: theirStamp},
+		{Name: snapshot, Source: id, Tags: theirTags, Content: TheirStamp},
+		{Name: "clone-of-" + volume, Source: id, Tags: append([]string{temporary + "clone"}, theirTags...), Content: TheirStamp},
 	} {
 		if _, err = w.account.AddSnapshot(snap); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 			return "", err
@@ -116,7 +118,7 @@ func (w *restWorld) Foreign(volume, snapshot string) (cloud.VolumeID, error) {
 }
 
 // Duplicate makes an older volume of the same name for the same request, where the cloud allows that; "": it does not.
-func (w *restWorld) Duplicate(of cloud.VolumeID) cloud.VolumeID {
+func (w *World) Duplicate(of cloud.VolumeID) cloud.VolumeID {
 	if w.traits.duplicate == nil {
 		return ""
 	}
@@ -124,10 +126,10 @@ func (w *restWorld) Duplicate(of cloud.VolumeID) cloud.VolumeID {
 }
 
 // Remove deletes what Duplicate has made; false: not now.
-func (w *restWorld) Remove(id cloud.VolumeID) bool { return w.account.DeleteVolume(string(id)) == nil }
+func (w *World) Remove(id cloud.VolumeID) bool { return w.account.DeleteVolume(string(id)) == nil }
 
 // Close also waits until the servers of all programs have ended.
-func (w *restWorld) Close() {
+func (w *World) Close() {
 	_ = w.account.Close()
 	w.serving.Wait()
 }
@@ -135,10 +137,10 @@ func (w *restWorld) Close() {
 // Open returns the backend as one controller program has it. When its life ends nothing that is left of that program
 // reaches the cloud any more, and what it had asked is not answered. The function ends what is left of it in the background.
 // Its pauses are the same for the same moment of simulated time.
-func (w *restWorld) Open(life context.Context, p Program) (cloud.Cloud, func(), error) {
+func (w *World) Open(life context.Context, p Program) (cloud.Cloud, func(), error) {
 	var web http.RoundTripper = &wire{w: w, life: life, program: p}
 	faulty := &unread{base: web, deleting: map[cloud.VolumeID]int{}}
-	if w.unread {
+	if w.Unread {
 		web = faulty
 	}
 	c, err := backend.Open(life, w.account, backend.Config{
@@ -150,7 +152,7 @@ func (w *restWorld) Open(life context.Context, p Program) (cloud.Cloud, func(), 
 		return nil, nil, err
 	}
 	stop := func() { _ = c.Close(context.Background()) }
-	if faulty.Cloud = c; w.unread {
+	if faulty.Cloud = c; w.Unread {
 		return faulty, stop, nil
 	}
 	return c, stop, nil
@@ -158,7 +160,7 @@ func (w *restWorld) Open(life context.Context, p Program) (cloud.Cloud, func(), 
 
 // Write puts a stamp onto a volume as the machine does that has it. It fails where the volume is not attached to the
 // machine, as the machine would find out.
-func (w *restWorld) Write(node cloud.NodeID, id cloud.VolumeID, stamp string) error {
+func (w *World) Write(node cloud.NodeID, id cloud.VolumeID, stamp string) error {
 	if v := accounts.Find(w.account, string(id)); v.Machine != string(node) || !v.Ready {
 		return fmt.Errorf("volume %s is not a disk of machine %s: %w", id, node, fault.Precondition)
 	}
@@ -168,7 +170,7 @@ func (w *restWorld) Write(node cloud.NodeID, id cloud.VolumeID, stamp string) er
 
 // Attach moves a volume by hand, past everything: from is where it must be, to where it comes; "" is nowhere. It fails where
 // the volume is not there, with fault.Busy where a change is under way.
-func (w *restWorld) Attach(id cloud.VolumeID, from, to cloud.NodeID) error {
+func (w *World) Attach(id cloud.VolumeID, from, to cloud.NodeID) error {
 	if w.account.Busy(string(id)) {
 		return fmt.Errorf("volume %s: %w", id, fault.Busy)
 	}
@@ -180,7 +182,7 @@ func (w *restWorld) Attach(id cloud.VolumeID, from, to cloud.NodeID) error {
 }
 
 // Use tells the cloud that the machine has the volume mounted, or not any more.
-func (w *restWorld) Use(id cloud.VolumeID, used bool) {
+func (w *World) Use(id cloud.VolumeID, used bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if release := w.holds[id]; release != nil {
@@ -193,18 +195,18 @@ func (w *restWorld) Use(id cloud.VolumeID, used bool) {
 }
 
 // Serve answers the requests of one real program.
-func (w *restWorld) Serve(p Program) http.Handler {
+func (w *World) Serve(p Program) http.Handler {
 	return &wireHandler{in: w.in, log: w.log, program: p, cloud: w.account.Handler()}
 }
 
 // Flags are those of a controller whose API is at this address; it writes the file with the token into the folder.
-func (w *restWorld) Flags(api, dir string) ([]string, error) {
+func (w *World) Flags(api, dir string) ([]string, error) {
 	token := filepath.Join(dir, "token")
 	return append(w.account.Flags(),
 		"--cloud="+w.account.Name(), "--api-endpoint="+api, "--credentials-file="+token,
 		"--cluster-id="+ourCluster, "--log-level=debug",
 		// As patient as ever by the cluster's clock: a change that failed unseen holds up its machine so long.
-		"--operation-timeout="+(5*time.Minute/binarySpeed).String(),
+		"--operation-timeout="+(5*time.Minute/BinarySpeed).String(),
 	), os.WriteFile(token, []byte(w.account.Token()), 0o600)
 }
 

@@ -1,4 +1,4 @@
-package main
+package world
 
 import (
 	"slices"
@@ -62,7 +62,7 @@ func nodesOf(node cloud.NodeID) []cloud.NodeID {
 func dying(status string) bool { return status == "DELETING" || status == "ERROR" }
 
 // Truth is the state of the account as it really is.
-func (w *restWorld) Truth() Truth {
+func (w *World) Truth() Truth {
 	t := Truth{Volumes: map[cloud.VolumeID]Disk{}, Snapshots: map[cloud.SnapshotID]Image{}}
 	for _, v := range w.account.Volumes() {
 		t.Volumes[cloud.VolumeID(v.ID)] = Disk{

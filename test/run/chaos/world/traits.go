@@ -1,4 +1,4 @@
-package main
+package world
 
 import (
 	"math/rand/v2"
@@ -62,12 +62,12 @@ const (
 var lasting = clock.Span{Least: time.Second, Spread: 9 * time.Second}
 
 // Kinds are the faults that this cloud can have. Each must make up its share.
-func (w *restWorld) Kinds() []trouble.Kind {
+func (w *World) Kinds() []trouble.Kind {
 	return []trouble.Kind{trouble.Refused, trouble.Throttled, trouble.LostRequest, trouble.LostAnswer, trouble.Slow, trouble.Failed, trouble.Stale, trouble.Full, trouble.Pending}
 }
 
 // decide says what happens to a request.
-func (w *restWorld) decide(r accounts.Call) faults.Effect {
+func (w *World) decide(r accounts.Call) faults.Effect {
 	name := strings.TrimSpace(r.Method + " " + r.Route + " " + r.Action)
 	what := w.traits.sort(r)
 	kind, rng := w.in.Decide(name, r.Volume, w.chances(what))
@@ -80,7 +80,7 @@ func (w *restWorld) decide(r accounts.Call) faults.Effect {
 }
 
 // chances are what can happen to a request of a sort.
-func (w *restWorld) chances(s sort) []trouble.Chance {
+func (w *World) chances(s sort) []trouble.Chance {
 	likely := w.traits.odds(w.real)
 	if s == toReadOne || s == toReadMany {
 		all := []trouble.Chance{trouble.Refused.Chance(.012), trouble.Throttled.Chance(.008), trouble.LostRequest.Chance(.008), trouble.LostAnswer.Chance(.008)}
@@ -110,7 +110,7 @@ func (w *restWorld) chances(s sort) []trouble.Chance {
 }
 
 // effect is a fault in the emulators' words.
-func (w *restWorld) effect(kind trouble.Kind, s sort, rng *rand.Rand) faults.Effect {
+func (w *World) effect(kind trouble.Kind, s sort, rng *rand.Rand) faults.Effect {
 	switch kind {
 	case trouble.Refused, trouble.Throttled, trouble.Full, trouble.Pending:
 		return w.traits.refusal(kind, rng)
