@@ -107,7 +107,7 @@ func (s *sim) away(a *actor) {
 		}
 		s.in.Mark(trouble.Late)
 		s.hist.add("sweep", "by controller %d", by)
-		if err := s.fleet.sweep(s.life, by); err != nil {
+		if err := s.fleet.Sweep(s.life, by); err != nil {
 			s.hist.add("sweep", "by controller %d: %v", by, err)
 		}
 	}

@@ -105,7 +105,7 @@ func (a *actor) once(ctx context.Context, t try, do send, got learn) error {
 }
 
 func (s *sim) send(ctx context.Context, controller int, do send) (proto.Message, error) {
-	client := s.fleet.client(controller)
+	client := s.fleet.Client(controller)
 	if client == nil {
 		return nil, status.Error(codes.Unavailable, "the controller is down")
 	}

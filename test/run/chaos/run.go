@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/controllers"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/world"
@@ -40,7 +41,7 @@ func execute(t *testing.T, p plan.Plan, with setup) (o outcome) {
 		}
 		w.Unread = with.unread
 		s.world = w
-		s.fleet = newMemoryFleet(w, with.plant, func() { s.set(func() {}) })
+		s.fleet = controllers.NewMemory(w, with.plant, func() { s.set(func() {}) })
 		if err := s.begin(); err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +65,7 @@ func executeBinary(p plan.Plan, open world.Maker, bin string) (o outcome, dir st
 		return o, dir, err
 	}
 	s.world = w
-	s.fleet = newProgramFleet(w, bin, dir, func() { s.set(func() {}) }, func(number int, err error) {
+	s.fleet = controllers.NewPrograms(w, bin, dir, func() { s.set(func() {}) }, func(number int, err error) {
 		s.set(func() { s.wrong(BadCode, "controller %d ended by itself: %v", number, err) })
 	})
 	if err := s.begin(); err != nil {

@@ -65,16 +65,16 @@ const (
 
 // fleet is the controllers of a run. Each is started again after it was killed.
 type fleet interface {
-	// start begins a life of a controller.
-	start(number int) error
-	// kill ends it at once, in the middle of whatever it does.
-	kill(number int)
-	// client calls the controller; while it is down the calls fail.
-	client(number int) csi.ControllerClient
-	// sweep lets the controller remove what broken-off calls have left, which it does now and then.
-	sweep(ctx context.Context, number int) error
-	// close ends all.
-	close()
+	// Start begins a life of a controller.
+	Start(number int) error
+	// Kill ends it at once, in the middle of whatever it does.
+	Kill(number int)
+	// Client calls the controller; while it is down the calls fail.
+	Client(number int) csi.ControllerClient
+	// Sweep lets the controller remove what broken-off calls have left, which it does now and then.
+	Sweep(ctx context.Context, number int) error
+	// Close ends all.
+	Close()
 }
 
 func newSim(p plan.Plan, in *trouble.Injector, hist *history) *sim {
@@ -172,7 +172,7 @@ func never() bool { return false }
 // begin starts the controllers and the eyes.
 func (s *sim) begin() error {
 	for c := range s.plan.Controllers {
-		if err := s.fleet.start(c); err != nil {
+		if err := s.fleet.Start(c); err != nil {
 			return err
 		}
 		s.watch(c)
@@ -250,7 +250,7 @@ func (s *sim) play() {
 func (s *sim) close() {
 	s.end()
 	s.workers.Wait()
-	s.fleet.close()
+	s.fleet.Close()
 	s.world.Close()
 }
 

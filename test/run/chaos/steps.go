@@ -181,7 +181,7 @@ func (s *sim) crash(st plan.Step) {
 	s.actor(fmt.Sprint("crash at ", st.At), func(a *actor) {
 		if a.pause(40*time.Second, 41*time.Second) && s.in.Crashes(st.Controller, st.Point) {
 			s.hist.add("crash", "controller %d: killed while it did nothing", st.Controller)
-			s.fleet.kill(st.Controller)
+			s.fleet.Kill(st.Controller)
 		}
 	})
 }
@@ -189,13 +189,13 @@ func (s *sim) crash(st plan.Step) {
 // watch starts a controller again after its end, a while later.
 func (s *sim) watch(number int) {
 	s.actor(fmt.Sprint("kubelet of controller ", number), func(a *actor) {
-		for s.until(func() bool { return s.fleet.client(number) == nil }) {
+		for s.until(func() bool { return s.fleet.Client(number) == nil }) {
 			s.set(func() { s.crashes++ })
 			if !a.pause(time.Second, 8*time.Second) {
 				return
 			}
 			s.hist.add("crash", "controller %d: started again", number)
-			if err := s.fleet.start(number); err != nil {
+			if err := s.fleet.Start(number); err != nil {
 				s.set(func() { s.wrong(Stuck, "controller %d does not start: %v", number, err) })
 				return
 			}

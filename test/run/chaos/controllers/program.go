@@ -1,4 +1,4 @@
-package main
+package controllers
 
 import (
 	"context"
@@ -21,8 +21,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/world"
 )
 
-// programFleet runs the real program, and kills it with SIGKILL.
-type programFleet struct {
+// Programs runs the real program, and kills it with SIGKILL.
+type Programs struct {
 	world    *world.World
 	bin, dir string
 	// died is called after the end of a life, unless all end; fell where nobody killed it.
@@ -47,16 +47,17 @@ type process struct {
 	killed bool
 }
 
-// newProgramFleet makes one without controllers in this world: of the programs in the folder bin, with their sockets and logs in dir.
+// NewPrograms makes it without controllers in this world: from the program in the folder bin, with the sockets and logs in dir.
 // Died is called after the end of a life, unless all end, and fell where nobody killed it.
-func newProgramFleet(w *world.World, bin, dir string, died func(), fell func(number int, err error)) *programFleet {
-	return &programFleet{world: w, bin: bin, dir: dir, lives: map[int]*process{}, gone: map[int]chan struct{}{}, died: died, fell: fell}
+func NewPrograms(w *world.World, bin, dir string, died func(), fell func(number int, err error)) *Programs {
+	return &Programs{world: w, bin: bin, dir: dir, lives: map[int]*process{}, gone: map[int]chan struct{}{}, died: died, fell: fell}
 }
 
 // readyTimeout is how long a program may take to answer its first call, on a busy machine.
 const readyTimeout = 30 * time.Second
 
-func (f *programFleet) start(number int) error {
+// Start runs the program as this controller, once its last process has ended, and returns when it answers calls.
+func (f *Programs) Start(number int) error {
 	l := &process{}
 	f.mu.Lock()
 	before, mine := f.gone[number], make(chan struct{})
@@ -87,7 +88,7 @@ func (f *programFleet) start(number int) error {
 }
 
 // launch starts the program and returns when it answers.
-func (f *programFleet) launch(number int, l *process, api string) error {
+func (f *Programs) launch(number int, l *process, api string) error {
 	flags, err := f.world.Flags(api, f.dir)
 	if err != nil {
 		return err
@@ -128,7 +129,7 @@ func (f *programFleet) launch(number int, l *process, api string) error {
 	return nil
 }
 
-func (f *programFleet) kill9(l *process) {
+func (f *Programs) kill9(l *process) {
 	l.mu.Lock()
 	l.killed = true
 	l.mu.Unlock()
@@ -137,7 +138,7 @@ func (f *programFleet) kill9(l *process) {
 	_ = l.api.Close()
 }
 
-func (f *programFleet) end(number int, l *process) {
+func (f *Programs) end(number int, l *process) {
 	f.mu.Lock()
 	current, over := f.lives[number] == l, f.over
 	if current {
@@ -153,7 +154,8 @@ func (f *programFleet) end(number int, l *process) {
 	}
 }
 
-func (f *programFleet) kill(number int) {
+// Kill ends the process of a controller at once, if it has one.
+func (f *Programs) Kill(number int) {
 	f.mu.Lock()
 	l := f.lives[number]
 	f.mu.Unlock()
@@ -162,7 +164,8 @@ func (f *programFleet) kill(number int) {
 	}
 }
 
-func (f *programFleet) client(number int) csi.ControllerClient {
+// Client returns what calls the controller, nil while it is down.
+func (f *Programs) Client(number int) csi.ControllerClient {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if l := f.lives[number]; l != nil {
@@ -171,10 +174,11 @@ func (f *programFleet) client(number int) csi.ControllerClient {
 	return nil
 }
 
-// sweep leaves it to the program when it sweeps.
-func (f *programFleet) sweep(context.Context, int) error { return nil }
+// Sweep leaves it to the program when it sweeps.
+func (f *Programs) Sweep(context.Context, int) error { return nil }
 
-func (f *programFleet) close() {
+// Close kills all processes and waits until they have ended.
+func (f *Programs) Close() {
 	f.mu.Lock()
 	f.over = true
 	var all []int
@@ -183,7 +187,7 @@ func (f *programFleet) close() {
 	}
 	f.mu.Unlock()
 	for _, number := range all {
-		f.kill(number)
+		f.Kill(number)
 	}
 	f.ended.Wait()
 }

@@ -1,4 +1,4 @@
-package main
+package controllers
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/world"
 )
 
-// memoryFleet runs controllers in this process; only memory connects them with their callers.
-type memoryFleet struct {
+// Memory runs controllers in this process; only memory connects them with their callers.
+type Memory struct {
 	world *world.World
 	// plant wraps the backend, to make it wrong on purpose; nil: as it is.
 	plant func(cloud.Cloud) cloud.Cloud
@@ -39,13 +39,14 @@ type life struct {
 	sweep func(context.Context) error
 }
 
-// newMemoryFleet makes one without controllers in this world. Plant wraps each backend, to make it wrong on purpose; nil: as it is. Died is
+// NewMemory makes it without controllers in this world. Plant wraps each backend, to make it wrong on purpose; nil: as it is. Died is
 // called after the end of a life, unless all end.
-func newMemoryFleet(w *world.World, plant func(cloud.Cloud) cloud.Cloud, died func()) *memoryFleet {
-	return &memoryFleet{world: w, plant: plant, died: died, lives: map[int]*life{}}
+func NewMemory(w *world.World, plant func(cloud.Cloud) cloud.Cloud, died func()) *Memory {
+	return &Memory{world: w, plant: plant, died: died, lives: map[int]*life{}}
 }
 
-func (f *memoryFleet) start(number int) error {
+// Start begins a life of a controller with a backend of its own. The error is what kept the backend from opening.
+func (f *Memory) Start(number int) error {
 	alive, end := context.WithCancel(context.Background())
 	l := &life{end: end}
 	bare, tidy, err := f.world.Open(alive, world.Program{Number: number, Kill: func() { f.end(number, l) }})
@@ -81,7 +82,7 @@ func (f *memoryFleet) start(number int) error {
 }
 
 // end kills this life, not one that came after it.
-func (f *memoryFleet) end(number int, l *life) {
+func (f *Memory) end(number int, l *life) {
 	f.mu.Lock()
 	if f.lives[number] == l {
 		delete(f.lives, number)
@@ -94,7 +95,8 @@ func (f *memoryFleet) end(number int, l *life) {
 	l.end()            // from here on nothing of it reaches the cloud
 }
 
-func (f *memoryFleet) kill(number int) {
+// Kill ends the life of a controller at once, if it has one.
+func (f *Memory) Kill(number int) {
 	f.mu.Lock()
 	l := f.lives[number]
 	f.mu.Unlock()
@@ -103,7 +105,8 @@ func (f *memoryFleet) kill(number int) {
 	}
 }
 
-func (f *memoryFleet) client(number int) csi.ControllerClient {
+// Client returns what calls the controller, nil while it is down.
+func (f *Memory) Client(number int) csi.ControllerClient {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if l := f.lives[number]; l != nil {
@@ -112,7 +115,8 @@ func (f *memoryFleet) client(number int) csi.ControllerClient {
 	return nil
 }
 
-func (f *memoryFleet) sweep(ctx context.Context, number int) error {
+// Sweep lets a controller remove what broken-off calls have left; one that is down has no part in it. The error is the backend's.
+func (f *Memory) Sweep(ctx context.Context, number int) error {
 	f.mu.Lock()
 	l := f.lives[number]
 	f.mu.Unlock()
@@ -122,7 +126,8 @@ func (f *memoryFleet) sweep(ctx context.Context, number int) error {
 	return l.sweep(ctx)
 }
 
-func (f *memoryFleet) close() {
+// Close ends all controllers and waits for what is left of them.
+func (f *Memory) Close() {
 	f.mu.Lock()
 	lives := f.lives
 	f.lives, f.died = map[int]*life{}, nil
