@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/sim"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/world"
 )
 
@@ -15,15 +16,15 @@ import (
 const mostActs = 3
 
 // campaign plays all runs and reports whether nothing was wrong and the mix was right.
-func campaign(t *testing.T, o options, with setup) bool {
+func campaign(t *testing.T, o options, with sim.Setup) bool {
 	sum := newTally()
 	for i := range o.runs {
-		p, out, _ := o.play(i, with.Snapshots, func(p plan.Plan) (outcome, error) { return execute(t, p, with), nil })
+		p, out, _ := o.play(i, with.Snapshots, func(p plan.Plan) (sim.Outcome, error) { return sim.Execute(t, p, with), nil })
 		sum.add(p, out)
 		if o.verbose {
-			out.history.print(os.Stdout)
+			out.History.Print(os.Stdout)
 		}
-		if len(out.wrongs) > 0 {
+		if len(out.Wrongs) > 0 {
 			report(t, o, p, out, with)
 			sum.end(p.Seed)
 			return false
@@ -35,33 +36,33 @@ func campaign(t *testing.T, o options, with setup) bool {
 }
 
 // play plays a run. A run in which too little happened, because the volumes were soon deleted, is played with one more act.
-func (o options) play(number int, snapshots bool, run func(plan.Plan) (outcome, error)) (plan.Plan, outcome, error) {
+func (o options) play(number int, snapshots bool, run func(plan.Plan) (sim.Outcome, error)) (plan.Plan, sim.Outcome, error) {
 	for acts := 1; ; acts++ {
 		p := plan.New(o.seed+uint64(number), o.controllers, snapshots, acts)
 		out, err := run(p)
-		if err != nil || !thin(out) || len(out.wrongs) > 0 || acts == mostActs {
+		if err != nil || !thin(out) || len(out.Wrongs) > 0 || acts == mostActs {
 			return p, out, err
 		}
 	}
 }
 
-func breachesOf(p plan.Plan, out outcome) {
+func breachesOf(p plan.Plan, out sim.Outcome) {
 	fmt.Printf("seed %d with %d controllers goes wrong:\n", p.Seed, p.Controllers)
-	for _, w := range out.wrongs {
+	for _, w := range out.Wrongs {
 		fmt.Printf("  %s: %s\n", w.Breach, w.Text)
 	}
 }
 
 // report prints the shortest history that still goes wrong.
-func report(t *testing.T, o options, p plan.Plan, out outcome, with setup) {
+func report(t *testing.T, o options, p plan.Plan, out sim.Outcome, with sim.Setup) {
 	breachesOf(p, out)
-	fmt.Printf("shrinking %d steps and %d faults ...\n", len(p.Steps), len(out.fired))
+	fmt.Printf("shrinking %d steps and %d faults ...\n", len(p.Steps), len(out.Fired))
 	small, last := shrink(t, p, out, with, shrinkRuns)
 	fmt.Printf("the shortest history found has %d steps and %d faults:\n", len(small.Steps), len(small.Faults))
 	for _, f := range small.Faults {
 		fmt.Printf("  fault %s\n", f)
 	}
-	last.history.print(os.Stdout)
+	last.History.Print(os.Stdout)
 	fmt.Printf("again: make chaos CLOUD=%s RUNS=1 SEED=%d CONTROLLERS=%d\n", o.cloud, p.Seed, p.Controllers)
 }
 
@@ -103,16 +104,16 @@ func (b *binaryCampaign) work() {
 			return
 		}
 		var dir string
-		p, out, err := b.play(i, b.Snapshots, func(p plan.Plan) (out outcome, err error) {
+		p, out, err := b.play(i, b.Snapshots, func(p plan.Plan) (out sim.Outcome, err error) {
 			_ = os.RemoveAll(dir)
-			out, dir, err = executeBinary(p, b.Served, b.binary)
+			out, dir, err = sim.ExecuteBinary(p, b.Served, b.binary)
 			return out, err
 		})
 		b.done(p, out, dir, err)
 	}
 }
 
-func (b *binaryCampaign) done(p plan.Plan, out outcome, dir string, err error) {
+func (b *binaryCampaign) done(p plan.Plan, out sim.Outcome, dir string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
@@ -122,15 +123,15 @@ func (b *binaryCampaign) done(p plan.Plan, out outcome, dir string, err error) {
 	}
 	b.sum.add(p, out)
 	if b.verbose {
-		out.history.print(os.Stdout)
+		out.History.Print(os.Stdout)
 	}
-	if len(out.wrongs) == 0 {
+	if len(out.Wrongs) == 0 {
 		_ = os.RemoveAll(dir)
 		return
 	}
 	b.fine = false
 	breachesOf(p, out)
-	out.history.print(os.Stdout)
+	out.History.Print(os.Stdout)
 	fmt.Printf("the programs' logs are in %s; look for a shorter history in simulated time: make chaos CLOUD=%s RUNS=1 SEED=%d CONTROLLERS=%d\n",
 		filepath.Join(dir, "*.log"), b.cloud, p.Seed, p.Controllers)
 }

@@ -9,4 +9,7 @@
 // of waiting costs milliseconds and a seed repeats. A run that fails is shrunk: steps and faults are left
 // out for as long as it still fails, and the shortest history is printed. docs/contributing/testing.md says how to read
 // it and how to add a cloud.
+//
+// This package counts and shrinks runs. What a run does is drawn in plan, what goes wrong in trouble; world is the
+// account, controllers are what is killed, and sim plays all that and holds it against the model.
 package main

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/sim"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/world"
 )
 
@@ -54,7 +55,7 @@ func main() {
 	}
 	testing.Main(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{{
 		Name: "chaos",
-		F:    func(t *testing.T) { os.Exit(exitCode(campaign(t, o, setup{Scene: played, unread: o.plant != ""}))) },
+		F:    func(t *testing.T) { os.Exit(exitCode(campaign(t, o, sim.Setup{Scene: played, Unread: o.plant != ""}))) },
 	}}, nil, nil)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/sim"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/world"
 )
 
@@ -184,7 +185,7 @@ func (sw sweeping) Sweep(ctx context.Context) error {
 func TestPlantedBugsAreCaught(t *testing.T) {
 	bugs := map[string]struct {
 		plant func(cloud.Cloud) cloud.Cloud
-		want  []Breach
+		want  []sim.Breach
 		// from is the seed of the first run: none before it shows the bug.
 		from, runs uint64
 		// on are the clouds where it shows; nil: all.
@@ -193,35 +194,35 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 		needs plan.Action
 	}{
 		"a repeat of a create makes a second volume": {
-			func(c cloud.Cloud) cloud.Cloud { return &forgetful{Cloud: c} }, []Breach{Leaked, Doubled, Unequal}, 1, 10, nil, "",
+			func(c cloud.Cloud) cloud.Cloud { return &forgetful{Cloud: c} }, []sim.Breach{sim.Leaked, sim.Doubled, sim.Unequal}, 1, 10, nil, "",
 		},
 		"a name that is taken is made free by deleting its volume": {
-			func(c cloud.Cloud) cloud.Cloud { return eager{c} }, []Breach{Trespassed, Unequal, Corrupt}, 1, 30, nil, "",
+			func(c cloud.Cloud) cloud.Cloud { return eager{c} }, []sim.Breach{sim.Trespassed, sim.Unequal, sim.Corrupt}, 1, 30, nil, "",
 		},
 		"a detach is taken for done when it was sent": {
-			func(c cloud.Cloud) cloud.Cloud { return hasty{c} }, []Breach{MultiAttached}, 1, 10, nil, "",
+			func(c cloud.Cloud) cloud.Cloud { return hasty{c} }, []sim.Breach{sim.MultiAttached}, 1, 10, nil, "",
 		},
 		"what an attach left is remembered instead of read": {
-			func(c cloud.Cloud) cloud.Cloud { return &mindful{Cloud: c, on: map[cloud.VolumeID]cloud.NodeID{}} }, []Breach{MultiAttached}, 1, 10, nil, "",
+			func(c cloud.Cloud) cloud.Cloud { return &mindful{Cloud: c, on: map[cloud.VolumeID]cloud.NodeID{}} }, []sim.Breach{sim.MultiAttached}, 1, 10, nil, "",
 		},
 		"a volume counts as free although its attach is under way": {
-			func(c cloud.Cloud) cloud.Cloud { return deaf{c} }, []Breach{MultiAttached}, 8, 120,
+			func(c cloud.Cloud) cloud.Cloud { return deaf{c} }, []sim.Breach{sim.MultiAttached}, 8, 120,
 			func(s world.Scene) bool { return !s.Claims }, "", // else an attach that is under way is seen
 		},
 		"an attach is taken for done when the cloud has taken it on": {
-			func(c cloud.Cloud) cloud.Cloud { return impatient{c} }, []Breach{MultiAttached}, 1, 10,
+			func(c cloud.Cloud) cloud.Cloud { return impatient{c} }, []sim.Breach{sim.MultiAttached}, 1, 10,
 			func(s world.Scene) bool { return s.Claims }, "", // else the volume does not show it yet
 		},
 		"a detach believes a list": {
-			func(c cloud.Cloud) cloud.Cloud { return credulous{c} }, []Breach{Corrupt, MultiAttached}, 4, 240, // one in twenty shows it
+			func(c cloud.Cloud) cloud.Cloud { return credulous{c} }, []sim.Breach{sim.Corrupt, sim.MultiAttached}, 4, 240, // one in twenty shows it
 			nil, "",
 		},
 		"a sweep believes a list": {
-			func(c cloud.Cloud) cloud.Cloud { return sweeping{c} }, []Breach{Corrupt}, 120, 400, // a copy that is old is not gone on with, so it has to be quick
+			func(c cloud.Cloud) cloud.Cloud { return sweeping{c} }, []sim.Breach{sim.Corrupt}, 120, 400, // a copy that is old is not gone on with, so it has to be quick
 			func(s world.Scene) bool { return s.Claims }, plan.Away, // the one whose half-made copies are volumes
 		},
 		"an attachment elsewhere is taken for one here": {
-			func(c cloud.Cloud) cloud.Cloud { return trusting{c} }, []Breach{MultiAttached}, 1, 60, nil, "",
+			func(c cloud.Cloud) cloud.Cloud { return trusting{c} }, []sim.Breach{sim.MultiAttached}, 1, 60, nil, "",
 		},
 	}
 	for cloudName, played := range world.Scenes {
@@ -236,14 +237,14 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 					if bug.needs != "" && !slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Do == bug.needs }) {
 						continue
 					}
-					out := execute(t, p, setup{Scene: played, plant: bug.plant})
-					if len(out.wrongs) == 0 {
+					out := sim.Execute(t, p, sim.Setup{Scene: played, Plant: bug.plant})
+					if len(out.Wrongs) == 0 {
 						continue
 					}
-					if !slices.Contains(bug.want, out.wrongs[0].Breach) {
-						t.Errorf("seed %d: %v, want one of %v", seed, out.wrongs[0], bug.want)
+					if !slices.Contains(bug.want, out.Wrongs[0].Breach) {
+						t.Errorf("seed %d: %v, want one of %v", seed, out.Wrongs[0], bug.want)
 					}
-					t.Logf("caught with seed %d: %s", seed, out.wrongs[0].Breach)
+					t.Logf("caught with seed %d: %s", seed, out.Wrongs[0].Breach)
 					return
 				}
 				t.Errorf("not caught within %d runs", bug.runs)
@@ -259,14 +260,14 @@ func TestADeleteWithoutItsReadIsCaught(t *testing.T) {
 	played := world.Scenes["linode"]
 	for seed := range uint64(last - first + 1) {
 		p := plan.New(first+seed, 2, played.Snapshots, 1)
-		out := execute(t, p, setup{Scene: played, unread: true})
-		if len(out.wrongs) == 0 {
+		out := sim.Execute(t, p, sim.Setup{Scene: played, Unread: true})
+		if len(out.Wrongs) == 0 {
 			continue
 		}
-		if got := out.wrongs[0]; got.Breach != Corrupt {
-			t.Errorf("seed %d: %v, want %s", p.Seed, got, Corrupt)
+		if got := out.Wrongs[0]; got.Breach != sim.Corrupt {
+			t.Errorf("seed %d: %v, want %s", p.Seed, got, sim.Corrupt)
 		}
-		t.Logf("caught with seed %d: %s", p.Seed, out.wrongs[0].Text)
+		t.Logf("caught with seed %d: %s", p.Seed, out.Wrongs[0].Text)
 		return
 	}
 	t.Errorf("not caught up to seed %d", last)
@@ -278,8 +279,8 @@ func TestNothingIsWrong(t *testing.T) {
 	for name, played := range world.Scenes {
 		for seed := range uint64(4) {
 			p := plan.New(seed+1, 1+int(seed%2), played.Snapshots, 1)
-			if out := execute(t, p, setup{Scene: played}); len(out.wrongs) > 0 {
-				t.Errorf("%s, seed %d: %v", name, p.Seed, out.wrongs)
+			if out := sim.Execute(t, p, sim.Setup{Scene: played}); len(out.Wrongs) > 0 {
+				t.Errorf("%s, seed %d: %v", name, p.Seed, out.Wrongs)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/sim"
 )
 
 // shrinkRuns bounds the search for a short history.
@@ -11,17 +12,17 @@ const shrinkRuns = 400
 
 // shrink leaves out steps and faults for as long as a plan still ends in the same kind of breach, and
 // returns the smallest it found with its outcome. It plays at most so many plans.
-func shrink(t *testing.T, p plan.Plan, first outcome, with setup, most int) (plan.Plan, outcome) {
-	want := first.wrongs[0].Breach
+func shrink(t *testing.T, p plan.Plan, first sim.Outcome, with sim.Setup, most int) (plan.Plan, sim.Outcome) {
+	want := first.Wrongs[0].Breach
 	best, result := p.Without(none, none), first
-	best.Faults = first.fired
+	best.Faults = first.Fired
 	played := 0
 	try := func(smaller plan.Plan) bool {
 		if played++; played > most {
 			return false
 		}
-		o := execute(t, smaller, with)
-		for _, w := range o.wrongs {
+		o := sim.Execute(t, smaller, with)
+		for _, w := range o.Wrongs {
 			if w.Breach == want {
 				best, result = smaller, o
 				return true

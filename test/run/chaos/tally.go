@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/plan"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/sim"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/trouble"
 )
 
@@ -22,29 +23,29 @@ type tally struct {
 	began, said         time.Time
 	kinds               []trouble.Kind // the cloud's faults
 	runs, rpcs, crashes int
-	breaches            map[Breach]int
+	breaches            map[sim.Breach]int
 	fired               map[trouble.Kind]int
 	thin                int // runs with too little in them
 }
 
 func newTally() *tally {
-	return &tally{began: time.Now(), said: time.Now(), breaches: map[Breach]int{}, fired: map[trouble.Kind]int{}}
+	return &tally{began: time.Now(), said: time.Now(), breaches: map[sim.Breach]int{}, fired: map[trouble.Kind]int{}}
 }
 
-func (t *tally) add(p plan.Plan, o outcome) {
-	t.kinds = o.kinds
+func (t *tally) add(p plan.Plan, o sim.Outcome) {
+	t.kinds = o.Kinds
 	t.runs++
-	t.rpcs += o.rpcs
-	t.crashes += o.crashes
-	for _, w := range o.wrongs {
+	t.rpcs += o.RPCs
+	t.crashes += o.Crashes
+	for _, w := range o.Wrongs {
 		t.breaches[w.Breach]++
 	}
-	for _, f := range o.fired {
+	for _, f := range o.Fired {
 		t.fired[f.Kind]++
 	}
 	if thin(o) {
 		t.thin++
-		fmt.Printf("seed %d has only %d calls and %d crashes\n", p.Seed, o.rpcs, o.crashes)
+		fmt.Printf("seed %d has only %d calls and %d crashes\n", p.Seed, o.RPCs, o.Crashes)
 	}
 	if time.Since(t.said) > progress {
 		t.said = time.Now()
@@ -53,7 +54,7 @@ func (t *tally) add(p plan.Plan, o outcome) {
 }
 
 // thin: too little happened.
-func thin(o outcome) bool { return o.rpcs < leastCalls || o.crashes < leastCrashes }
+func thin(o sim.Outcome) bool { return o.RPCs < leastCalls || o.Crashes < leastCrashes }
 
 // faults counts those of the cloud, not the disturbances by the callers.
 func (t *tally) faults() (n int) {
@@ -65,7 +66,7 @@ func (t *tally) faults() (n int) {
 
 func (t *tally) line() string {
 	text := fmt.Sprintf("runs=%d rpcs=%d faults=%d crashes=%d", t.runs, t.rpcs, t.faults(), t.crashes)
-	for _, b := range breaches {
+	for _, b := range sim.Breaches {
 		text += fmt.Sprintf(" %s=%d", b, t.breaches[b])
 	}
 	return text

@@ -1,4 +1,4 @@
-package main
+package sim
 
 import (
 	"fmt"
@@ -20,28 +20,28 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/chaos/world"
 )
 
-// setup says on what a plan is played.
-type setup struct {
+// Setup says on what a plan is played.
+type Setup struct {
 	world.Scene
-	// plant makes backends wrong on purpose; nil: not. The first breach then ends the run.
-	plant func(cloud.Cloud) cloud.Cloud
-	// unread gives the backend of an emulated Linode account the fault world.UnreadDelete, with the same effect on the run.
-	unread bool
+	// Plant makes backends wrong on purpose; nil: not. The first breach then ends the run.
+	Plant func(cloud.Cloud) cloud.Cloud
+	// Unread gives the backend of an emulated Linode account the fault world.UnreadDelete, with the same effect on the run.
+	Unread bool
 }
 
-// execute plays a plan in simulated time.
-func execute(t *testing.T, p plan.Plan, with setup) (o outcome) {
+// Execute plays a plan in simulated time and returns what came of it. A world that cannot be made ends the test.
+func Execute(t *testing.T, p plan.Plan, with Setup) (o Outcome) {
 	synctest.Test(t, func(t *testing.T) {
 		in, hist := trouble.NewInjector(p.Seed, p.Faults), newHistory()
 		s := newSim(p, in, hist)
-		s.first = with.plant != nil || with.unread
+		s.first = with.Plant != nil || with.Unread
 		w, err := with.Open(in, func(format string, args ...any) { hist.add("cloud", format, args...) }, s.check)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.Unread = with.unread
+		w.Unread = with.Unread
 		s.world = w
-		s.fleet = controllers.NewMemory(w, with.plant, func() { s.set(func() {}) })
+		s.fleet = controllers.NewMemory(w, with.Plant, func() { s.set(func() {}) })
 		if err := s.begin(); err != nil {
 			t.Fatal(err)
 		}
@@ -51,8 +51,9 @@ func execute(t *testing.T, p plan.Plan, with setup) (o outcome) {
 	return o
 }
 
-// executeBinary plays a plan with the real program.
-func executeBinary(p plan.Plan, open world.Maker, bin string) (o outcome, dir string, err error) {
+// ExecuteBinary plays a plan with the real program in the folder bin and returns what came of it, and the folder with the programs' logs,
+// which is the caller's to remove, also after an error.
+func ExecuteBinary(p plan.Plan, open world.Maker, bin string) (o Outcome, dir string, err error) {
 	dir, err = os.MkdirTemp("", "chaos-")
 	if err != nil {
 		return o, "", err
@@ -75,27 +76,27 @@ func executeBinary(p plan.Plan, open world.Maker, bin string) (o outcome, dir st
 	return s.outcome(), dir, nil
 }
 
-// outcome is what a run came to.
-type outcome struct {
-	wrongs  []Wrong
-	kinds   []trouble.Kind // those that the cloud has
-	fired   []trouble.Fault
-	rpcs    int
-	crashes int
-	history *history
+// Outcome is what a run came to.
+type Outcome struct {
+	Wrongs  []Wrong         // in their order; none in a good run
+	Kinds   []trouble.Kind  // those that the cloud has
+	Fired   []trouble.Fault // those that happened, also to the callers
+	RPCs    int             // the calls of controllers
+	Crashes int
+	History *History
 }
 
 // outcome is what the run came to, after its end. A request that the end has overtaken may still note a breach.
-func (s *sim) outcome() outcome {
-	o := outcome{kinds: s.world.Kinds(), fired: s.in.Faults(), history: s.hist}
+func (s *sim) outcome() Outcome {
+	o := Outcome{Kinds: s.world.Kinds(), Fired: s.in.Faults(), History: s.hist}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o.wrongs, o.rpcs, o.crashes = slices.Clone(s.wrongs), s.rpcs, s.crashes
+	o.Wrongs, o.RPCs, o.Crashes = slices.Clone(s.wrongs), s.rpcs, s.crashes
 	return o
 }
 
-// history is what happened in a run, line by line.
-type history struct {
+// History is what happened in a run, line by line.
+type History struct {
 	mu    sync.Mutex
 	began time.Time
 	// speed is the sim's.
@@ -109,27 +110,27 @@ type line struct {
 	text string
 }
 
-func newHistory() *history { return &history{began: time.Now(), speed: 1} }
+func newHistory() *History { return &History{began: time.Now(), speed: 1} }
 
 // now is the time since the run began.
-func (h *history) now() string { return seconds(h.since()) }
+func (h *History) now() string { return seconds(h.since()) }
 
 // since is the same in the cluster's time.
-func (h *history) since() time.Duration { return time.Duration(float64(time.Since(h.began)) * h.speed) }
+func (h *History) since() time.Duration { return time.Duration(float64(time.Since(h.began)) * h.speed) }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) }
 
-func (h *history) add(who, format string, args ...any) {
+func (h *History) add(who, format string, args ...any) {
 	h.put(fmt.Sprintf("%-12s %s", who, fmt.Sprintf(format, args...)))
 }
 
 // detail adds the words of an error.
-func (h *history) detail(err error) {
+func (h *History) detail(err error) {
 	words := strings.ReplaceAll(status.Convert(err).Message(), "\n", "; ")
 	h.put(strings.Repeat(" ", 13) + words)
 }
 
-func (h *history) put(text string) {
+func (h *History) put(text string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lines = append(h.lines, line{h.since(), text})
@@ -138,7 +139,8 @@ func (h *history) put(text string) {
 // after is how many lines are printed after the first breach; then only further breaches are.
 const after = 25
 
-func (h *history) print(to io.Writer) {
+// Print writes the lines, but few of those after the first breach.
+func (h *History) Print(to io.Writer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first := slices.IndexFunc(h.lines, line.breach)

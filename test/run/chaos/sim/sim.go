@@ -1,4 +1,6 @@
-package main
+// Package sim plays a plan: a small cluster with its users, its stock sidecars and kubelets, who call the controllers, and
+// a model that says what must hold at all times and what must be left at the end.
+package sim
 
 import (
 	"context"
@@ -24,7 +26,7 @@ type sim struct {
 	speed float64
 	fleet fleet
 	in    *trouble.Injector
-	hist  *history
+	hist  *History
 
 	// life ends when the run is over, be it that not everything came to rest.
 	life    context.Context
@@ -77,7 +79,7 @@ type fleet interface {
 	Close()
 }
 
-func newSim(p plan.Plan, in *trouble.Injector, hist *history) *sim {
+func newSim(p plan.Plan, in *trouble.Injector, hist *History) *sim {
 	s := &sim{
 		plan: p, in: in, hist: hist, speed: 1,
 		claims: map[int]*claim{}, snapshots: map[int]*snap{}, lead: map[plan.Sidecar]int{},

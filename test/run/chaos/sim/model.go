@@ -1,4 +1,4 @@
-package main
+package sim
 
 import (
 	"fmt"
@@ -37,7 +37,8 @@ const (
 	Stuck Breach = "stuck"
 )
 
-var breaches = []Breach{Leaked, Doubled, MultiAttached, Corrupt, Trespassed, Unequal, BadCode, Stuck}
+// Breaches are all of them.
+var Breaches = []Breach{Leaked, Doubled, MultiAttached, Corrupt, Trespassed, Unequal, BadCode, Stuck}
 
 // Wrong is one breach.
 type Wrong struct {
