@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/cluster/cgroups"
 )
 
 // down takes the cluster down, whatever is left of it.
@@ -32,7 +34,7 @@ func clean(ctx context.Context, l layout) error {
 	if err != nil {
 		return err
 	}
-	groups, err := hierarchies()
+	groups, err := cgroups.Hierarchies()
 	if err != nil {
 		return err
 	}
@@ -58,7 +60,7 @@ func clean(ctx context.Context, l layout) error {
 	if err := waitFor(ctx, "free the emulator's loop devices", 20*time.Second, func(context.Context) error { return freeLoops(l) }); err != nil {
 		return err
 	}
-	if err := waitFor(ctx, "remove the cgroups", 10*time.Second, func(context.Context) error { return removeGroups(groups) }); err != nil {
+	if err := waitFor(ctx, "remove the cgroups", 10*time.Second, func(context.Context) error { return cgroups.Remove(groups) }); err != nil {
 		return err
 	}
 	if err := leaveHost(ctx); err != nil {
@@ -72,8 +74,8 @@ func clean(ctx context.Context, l layout) error {
 }
 
 // killAll ends what is in the cluster's cgroups, and is done when nothing is.
-func killAll(groups []hierarchy) error {
-	left, err := processesOf(groups, "")
+func killAll(groups []cgroups.Hierarchy) error {
+	left, err := cgroups.Processes(groups, "")
 	if err != nil || len(left) == 0 {
 		return err
 	}

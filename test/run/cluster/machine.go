@@ -9,11 +9,12 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/cluster/cgroups"
 )
 
 var (
@@ -29,16 +30,6 @@ var (
 	nodeNetworkScript string
 )
 
-// joinScript moves the process that runs it into a machine's cgroup and becomes a command.
-// Version 1 has a folder per hierarchy; in version 2 only a leaf may hold processes.
-const joinScript = `
-for group in ` + cgroupMount + `/*/` + groupName + `/"$1" ` + cgroupMount + `/` + groupName + `/"$1"; do
-	if [ -d "$group/init" ]; then group=$group/init; fi
-	if [ -e "$group/cgroup.procs" ]; then echo 0 >"$group/cgroup.procs"; fi
-done
-shift
-exec "$@"`
-
 // namespacesLog is the log of a machine's holder; every other log is a program's of its name.
 const namespacesLog = "namespaces"
 
@@ -51,8 +42,8 @@ type machine struct {
 }
 
 // newMachine starts the namespaces and mounts what belongs to the machine in them.
-func newMachine(ctx context.Context, l layout, groups []hierarchy, name string) (machine, error) {
-	if err := makeGroup(groups, name); err != nil {
+func newMachine(ctx context.Context, l layout, groups []cgroups.Hierarchy, name string) (machine, error) {
+	if err := cgroups.Make(groups, name); err != nil {
 		return machine{}, err
 	}
 	log, err := openLog(l, name, namespacesLog)
@@ -60,7 +51,7 @@ func newMachine(ctx context.Context, l layout, groups []hierarchy, name string) 
 		return machine{}, err
 	}
 	defer log.Close()
-	cmd := exec.Command("sh", "-eu", "-c", joinScript, "join", name,
+	cmd := exec.Command("sh", "-eu", "-c", cgroups.JoinScript, "join", name,
 		"unshare", "--mount", "--net", "--pid", "--uts", "--cgroup", "--fork", "--kill-child", l.bin("pause"))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -80,12 +71,12 @@ func newMachine(ctx context.Context, l layout, groups []hierarchy, name string) 
 	if err := m.script(ctx, mountsScript, l.cluster(), name); err != nil {
 		return m, err
 	}
-	if isV2(groups) {
-		if err := m.settle(groups[0]); err != nil {
+	if cgroups.V2(groups) {
+		if err := cgroups.Settle(groups[0], name); err != nil {
 			return m, err
 		}
 	}
-	return m, m.script(ctx, cgroupsScript, mountArguments(groups)...)
+	return m, m.script(ctx, cgroupsScript, cgroups.MountArguments(groups)...)
 }
 
 // ready: every namespace is the machine's own, and process 1 exists. One that entered earlier would
@@ -107,26 +98,6 @@ func (m machine) ready() error {
 	return nil
 }
 
-// settle moves a machine's first processes into a leaf of its version 2 cgroup, so that the group
-// itself can have controllers for the pods' groups beside the leaf.
-func (m machine) settle(h hierarchy) error {
-	group := filepath.Join(h.folder, groupName, m.Name)
-	leaf := filepath.Join(group, "init")
-	if err := os.MkdirAll(leaf, 0o755); err != nil {
-		return err
-	}
-	listed, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
-	if err != nil {
-		return err
-	}
-	for _, pid := range strings.Fields(string(listed)) {
-		if err := os.WriteFile(filepath.Join(leaf, "cgroup.procs"), []byte(pid), 0o644); ignoreGone(err) != nil {
-			return err
-		}
-	}
-	return delegate(group)
-}
-
 // alive tells whether the holder still runs and is the one that was started.
 func (m machine) alive() bool {
 	started, err := startTime(m.Holder)
@@ -137,7 +108,7 @@ func (m machine) alive() bool {
 func (m machine) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	holder := strconv.Itoa(m.Holder)
 	enter := []string{
-		"-eu", "-c", joinScript, "join", m.Name, "nsenter", "--target", holder, "--mount", "--net", "--uts", "--cgroup",
+		"-eu", "-c", cgroups.JoinScript, "join", m.Name, "nsenter", "--target", holder, "--mount", "--net", "--uts", "--cgroup",
 		"--pid=/proc/" + holder + "/ns/pid_for_children", "--wdns=/", "--", name,
 	}
 	return exec.CommandContext(ctx, "sh", append(enter, args...)...)

@@ -25,6 +25,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/cluster/cgroups"
 )
 
 func main() {
@@ -126,7 +128,7 @@ func status(ctx context.Context, l layout) error {
 		fmt.Println("no cluster is running")
 		return nil
 	}
-	groups, err := hierarchies()
+	groups, err := cgroups.Hierarchies()
 	if err != nil {
 		return err
 	}
@@ -155,8 +157,8 @@ func status(ctx context.Context, l layout) error {
 }
 
 // ended names the programs that were started on a machine, since they have a log, and do not run.
-func (m machine) ended(l layout, groups []hierarchy) ([]string, error) {
-	pids, err := processesOf(groups, m.Name)
+func (m machine) ended(l layout, groups []cgroups.Hierarchy) ([]string, error) {
+	pids, err := cgroups.Processes(groups, m.Name)
 	if err != nil {
 		return nil, err
 	}

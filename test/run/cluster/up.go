@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/cluster/cgroups"
 )
 
 // options are what `up` can be told.
@@ -25,7 +26,7 @@ type cluster struct {
 	layout
 	options
 	show      *steps
-	groups    []hierarchy
+	groups    []cgroups.Hierarchy
 	authority *authority
 	state     state
 	control   machine
@@ -40,7 +41,7 @@ func up(ctx context.Context, l layout, o options) error {
 	if _, err := os.Stat(overlay(l, o.cloud)); err != nil && o.cloud != noDriver {
 		return fmt.Errorf("there is no overlay for %q: %w", o.cloud, err)
 	}
-	groups, err := hierarchies()
+	groups, err := cgroups.Hierarchies()
 	if err != nil {
 		return err
 	}

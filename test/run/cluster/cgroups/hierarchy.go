@@ -1,4 +1,6 @@
-package main
+// Package cgroups gives each machine of a cluster a cgroup in whatever hierarchies the kernel has mounted, finds what runs in
+// it and removes it.
+package cgroups
 
 import (
 	"errors"
@@ -18,15 +20,25 @@ const (
 	groupName = "cloudblock-cluster"
 )
 
-// hierarchy is one mounted tree of cgroups: all of them together in version 2, else one of many.
-type hierarchy struct {
+// JoinScript moves the process that runs it into the cgroup of a machine, its first argument, and becomes the command in the others.
+// Version 1 has a folder per hierarchy; in version 2 only a leaf may hold processes.
+const JoinScript = `
+for group in ` + cgroupMount + `/*/` + groupName + `/"$1" ` + cgroupMount + `/` + groupName + `/"$1"; do
+	if [ -d "$group/init" ]; then group=$group/init; fi
+	if [ -e "$group/cgroup.procs" ]; then echo 0 >"$group/cgroup.procs"; fi
+done
+shift
+exec "$@"`
+
+// Hierarchy is one mounted tree of cgroups: all of them together in version 2, else one of many.
+type Hierarchy struct {
 	folder  string // where it is mounted
 	options string // what mounts it again; empty in version 2
 }
 
-// hierarchies finds what the kernel has mounted. Version 2 counts only when it is alone: beside
+// Hierarchies finds what the kernel has mounted. Version 2 counts only when it is alone: beside
 // version 1 it holds no controllers that a kubelet needs.
-func hierarchies() ([]hierarchy, error) {
+func Hierarchies() ([]Hierarchy, error) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		return nil, err
@@ -34,8 +46,8 @@ func hierarchies() ([]hierarchy, error) {
 	return parseHierarchies(string(mounts))
 }
 
-func parseHierarchies(mounts string) ([]hierarchy, error) {
-	var found []hierarchy
+func parseHierarchies(mounts string) ([]Hierarchy, error) {
+	var found []Hierarchy
 	for line := range strings.Lines(mounts) {
 		fields := strings.Fields(line)
 		if len(fields) < 4 {
@@ -44,15 +56,15 @@ func parseHierarchies(mounts string) ([]hierarchy, error) {
 		folder, kind := fields[1], fields[2]
 		switch {
 		case kind == "cgroup2" && folder == cgroupMount:
-			return []hierarchy{{folder: folder}}, nil
+			return []Hierarchy{{folder: folder}}, nil
 		case kind == "cgroup" && filepath.Dir(folder) == cgroupMount:
 			// A later mount hides an earlier one at the same place.
-			found = slices.DeleteFunc(found, func(h hierarchy) bool { return h.folder == folder })
-			found = append(found, hierarchy{folder: folder, options: v1Options(fields[3])})
+			found = slices.DeleteFunc(found, func(h Hierarchy) bool { return h.folder == folder })
+			found = append(found, Hierarchy{folder: folder, options: v1Options(fields[3])})
 		}
 	}
 	for _, needed := range []string{"cpu", "memory", "devices", "pids"} {
-		if !slices.ContainsFunc(found, func(h hierarchy) bool {
+		if !slices.ContainsFunc(found, func(h Hierarchy) bool {
 			return slices.Contains(strings.Split(h.options, ","), needed)
 		}) {
 			return nil, fmt.Errorf("no cgroup hierarchy with the %s controller is mounted below %s", needed, cgroupMount)
@@ -77,11 +89,12 @@ func v1Options(options string) string {
 	return strings.Join(kept, ",")
 }
 
-func isV2(all []hierarchy) bool { return len(all) == 1 && all[0].options == "" }
+// V2 reports whether they are version 2, which has one hierarchy.
+func V2(all []Hierarchy) bool { return len(all) == 1 && all[0].options == "" }
 
-// mountArguments are for scripts/cgroups.sh.
-func mountArguments(all []hierarchy) []string {
-	if isV2(all) {
+// MountArguments are those of scripts/cgroups.sh, which mounts all of them inside a machine.
+func MountArguments(all []Hierarchy) []string {
+	if V2(all) {
 		return []string{"v2"}
 	}
 	var args []string
@@ -91,12 +104,12 @@ func mountArguments(all []hierarchy) []string {
 	return args
 }
 
-// makeGroup makes the cgroup of one machine in every hierarchy.
-func makeGroup(all []hierarchy, machine string) error {
+// Make makes the cgroup of one machine in every hierarchy.
+func Make(all []Hierarchy, machine string) error {
 	for _, h := range all {
 		parent := h.folder
 		for _, name := range []string{groupName, machine} {
-			if isV2(all) {
+			if V2(all) {
 				if err := delegate(parent); err != nil {
 					return err
 				}
@@ -146,8 +159,28 @@ func delegate(group string) error {
 	return nil
 }
 
-// processesOf lists every process in the cluster's cgroups or one machine's, of all pods, too.
-func processesOf(all []hierarchy, machine string) ([]int, error) {
+// Settle moves a machine's first processes into a leaf of its version 2 cgroup, so that the group
+// itself can have controllers for the pods' groups beside the leaf.
+func Settle(h Hierarchy, machine string) error {
+	group := filepath.Join(h.folder, groupName, machine)
+	leaf := filepath.Join(group, "init")
+	if err := os.MkdirAll(leaf, 0o755); err != nil {
+		return err
+	}
+	listed, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
+	if err != nil {
+		return err
+	}
+	for _, pid := range strings.Fields(string(listed)) {
+		if err := os.WriteFile(filepath.Join(leaf, "cgroup.procs"), []byte(pid), 0o644); ignoreGone(err) != nil {
+			return err
+		}
+	}
+	return delegate(group)
+}
+
+// Processes lists the ids of all processes in a machine's cgroup, of its pods, too, or for "" in the whole cluster's, sorted.
+func Processes(all []Hierarchy, machine string) ([]int, error) {
 	var found []int
 	for _, h := range all {
 		err := filepath.WalkDir(filepath.Join(h.folder, groupName, machine), func(path string, entry fs.DirEntry, err error) error {
@@ -170,8 +203,8 @@ func processesOf(all []hierarchy, machine string) ([]int, error) {
 	return slices.Compact(found), nil
 }
 
-// removeGroups removes the cluster's cgroups; EBUSY means that a process has not quite ended.
-func removeGroups(all []hierarchy) error {
+// Remove removes the cluster's cgroups; EBUSY means that a process has not quite ended.
+func Remove(all []Hierarchy) error {
 	for _, h := range all {
 		var groups []string
 		err := filepath.WalkDir(filepath.Join(h.folder, groupName), func(path string, entry fs.DirEntry, err error) error {
