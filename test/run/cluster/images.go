@@ -14,6 +14,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/cluster/archive"
 )
 
 // pauseImage holds a pod's namespaces; containerd is told its name.
@@ -33,44 +35,44 @@ const toolsImage = "localhost/metadatatools:1"
 
 // stockImages are the ones that are made here and asked for by the upstream storage suite, beside
 // the sidecars' that manifests name.
-func stockImages(l layout) ([]image, error) {
+func stockImages(l layout) ([]archive.Image, error) {
 	busybox, err := busyboxFiles()
 	if err != nil {
 		return nil, err
 	}
-	return []image{
+	return []archive.Image{
 		{
-			tags: []string{pauseImage}, entrypoint: []string{"/pause"},
-			files: []file{{name: "pause", source: l.bin("pause")}},
+			Tags: []string{pauseImage}, Entrypoint: []string{"/pause"},
+			Files: []archive.File{{Name: "pause", Source: l.bin("pause")}},
 		},
 		{
 			// Of nginx the suite uses the shell only. The names are those of Kubernetes 1.36 and 1.37.
-			tags: []string{
+			Tags: []string{
 				busyboxImage, "registry.k8s.io/e2e-test-images/busybox:1.37.0-2",
 				"registry.k8s.io/e2e-test-images/nginx:1.15-4", "registry.k8s.io/e2e-test-images/nginx:1.27.0-2",
 			},
-			command: []string{"sh"}, files: busybox,
+			Command: []string{"sh"}, Files: busybox,
 		},
 		{
-			tags:       []string{"registry.k8s.io/e2e-test-images/agnhost:2.63.0", "registry.k8s.io/e2e-test-images/agnhost:2.66.1"},
-			entrypoint: []string{"/agnhost"},
-			command:    []string{"pause"}, files: append(busybox, file{name: "agnhost", source: l.bin("agnhost")}),
+			Tags:       []string{"registry.k8s.io/e2e-test-images/agnhost:2.63.0", "registry.k8s.io/e2e-test-images/agnhost:2.66.1"},
+			Entrypoint: []string{"/agnhost"},
+			Command:    []string{"pause"}, Files: append(busybox, archive.File{Name: "agnhost", Source: l.bin("agnhost")}),
 		},
 		{
 			// As build/server-image of Kubernetes makes it, on the image go-runner: without a shell.
-			tags: []string{kubectlImage}, entrypoint: []string{"/bin/kubectl"},
-			files: []file{{name: "bin/kubectl", source: l.bin("kubectl")}, {name: "go-runner", source: l.bin("kube-log-runner")}},
+			Tags: []string{kubectlImage}, Entrypoint: []string{"/bin/kubectl"},
+			Files: []archive.File{{Name: "bin/kubectl", Source: l.bin("kubectl")}, {Name: "go-runner", Source: l.bin("kube-log-runner")}},
 		},
 		{
-			tags: []string{toolsImage}, command: []string{"sh"}, files: append(slices.Clone(busybox),
-				file{name: "snapshot-metadata-verifier", source: l.bin("metadatatools")},
-				file{name: "snapshot-metadata-lister", link: "/snapshot-metadata-verifier"}),
+			Tags: []string{toolsImage}, Command: []string{"sh"}, Files: append(slices.Clone(busybox),
+				archive.File{Name: "snapshot-metadata-verifier", Source: l.bin("metadatatools")},
+				archive.File{Name: "snapshot-metadata-lister", Link: "/snapshot-metadata-verifier"}),
 		},
 	}, nil
 }
 
 // busyboxFiles are Debian's static busybox and a link for each of its commands.
-func busyboxFiles() ([]file, error) {
+func busyboxFiles() ([]archive.File, error) {
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
 		return nil, err
@@ -79,14 +81,14 @@ func busyboxFiles() ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := []file{
-		{name: "bin/busybox", source: busybox},
-		{name: "tmp", mode: 0o1777},
-		{name: "root", mode: 0o700},
+	files := []archive.File{
+		{Name: "bin/busybox", Source: busybox},
+		{Name: "tmp", Mode: 0o1777},
+		{Name: "root", Mode: 0o700},
 	}
 	for applet := range strings.FieldsSeq(list) {
 		if applet != "bin/busybox" {
-			files = append(files, file{name: applet, link: "/bin/busybox"})
+			files = append(files, archive.File{Name: applet, Link: "/bin/busybox"})
 		}
 	}
 	return files, nil
@@ -119,41 +121,41 @@ var sidecars = map[string]struct{ binary, entrypoint string }{
 
 // sidecarImages makes the images of the sidecars under the very names that the manifests use. Other
 // names are the driver's own, or else a mistake, which lacks tells after the import.
-func sidecarImages(l layout, names []string) []image {
-	var images []image
+func sidecarImages(l layout, names []string) []archive.Image {
+	var images []archive.Image
 	for _, name := range names {
 		tagged, _, _ := strings.Cut(path.Base(name), ":")
 		program, known := sidecars[tagged]
 		if !known {
 			continue
 		}
-		images = append(images, image{
-			tags: []string{name}, entrypoint: []string{program.entrypoint},
-			files: []file{{name: strings.TrimPrefix(program.entrypoint, "/"), source: l.bin(program.binary)}},
+		images = append(images, archive.Image{
+			Tags: []string{name}, Entrypoint: []string{program.entrypoint},
+			Files: []archive.File{{Name: strings.TrimPrefix(program.entrypoint, "/"), Source: l.bin(program.binary)}},
 		})
 	}
 	return images
 }
 
 // saveImages writes the archive that every node imports.
-func saveImages(path string, images []image) (err error) {
+func saveImages(path string, images []archive.Image) (err error) {
 	out, err := os.Create(path)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	return writeArchive(out, images)
+	return archive.Write(out, images)
 }
 
 // importArchive gives a node the images of an archive.
 func (n *node) importArchive(ctx context.Context, path string) error {
-	archive, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer archive.Close()
+	defer file.Close()
 	cmd := n.ctr(ctx, "images", "import", "-")
-	cmd.Stdin = archive
+	cmd.Stdin = file
 	return runCommand(cmd)
 }
 
@@ -199,12 +201,12 @@ func (c *cluster) importImages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, archive := range archives {
-		stamp, err := stampOf(archive)
+	for _, file := range archives {
+		stamp, err := stampOf(file)
 		if err != nil {
 			return err
 		}
-		if err := c.importArchive(ctx, archive, stamp); err != nil {
+		if err := c.importArchive(ctx, file, stamp); err != nil {
 			return err
 		}
 	}
@@ -212,20 +214,20 @@ func (c *cluster) importImages(ctx context.Context) error {
 }
 
 // importMade writes the images that are made here into one archive and imports it.
-func (c *cluster) importMade(ctx context.Context, images []image) error {
+func (c *cluster) importMade(ctx context.Context, images []archive.Image) error {
 	stamp, err := stampOfImages(images)
 	if err != nil {
 		return err
 	}
-	archive := c.run("images.tar")
-	if c.state.Imported[archive] == stamp {
+	file := c.run("images.tar")
+	if c.state.Imported[file] == stamp {
 		return nil
 	}
-	if err := saveImages(archive, images); err != nil {
+	if err := saveImages(file, images); err != nil {
 		return err
 	}
 	// Afterwards every node has its own copy.
-	return errors.Join(c.importArchive(ctx, archive, stamp), os.Remove(archive))
+	return errors.Join(c.importArchive(ctx, file, stamp), os.Remove(file))
 }
 
 // importArchive gives all nodes the images of an archive, unless they have it with this stamp.
@@ -244,19 +246,19 @@ func (c *cluster) importArchive(ctx context.Context, path, stamp string) error {
 }
 
 // stampOfImages changes when what the images are made of changes.
-func stampOfImages(images []image) (string, error) {
+func stampOfImages(images []archive.Image) (string, error) {
 	var all strings.Builder
 	for _, img := range images {
-		fmt.Fprintln(&all, img.tags, img.entrypoint, img.command, len(img.files))
-		for _, f := range img.files {
-			if f.source == "" {
+		fmt.Fprintln(&all, img.Tags, img.Entrypoint, img.Command, len(img.Files))
+		for _, f := range img.Files {
+			if f.Source == "" {
 				continue
 			}
-			stamp, err := stampOf(f.source)
+			stamp, err := stampOf(f.Source)
 			if err != nil {
 				return "", err
 			}
-			fmt.Fprintln(&all, f.name, stamp)
+			fmt.Fprintln(&all, f.Name, stamp)
 		}
 	}
 	sum := sha256.Sum256([]byte(all.String()))

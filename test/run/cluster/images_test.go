@@ -33,7 +33,7 @@ func TestTheImageOfTheComponentIsMade(t *testing.T) {
 			t.Errorf("%s lacks %q", path, want)
 		}
 	}
-	if images := sidecarImages(layout{cache: "/cache"}, []string{snapshotMetadataImage}); len(images) != 1 || images[0].entrypoint[0] != "/csi-snapshot-metadata" {
+	if images := sidecarImages(layout{cache: "/cache"}, []string{snapshotMetadataImage}); len(images) != 1 || images[0].Entrypoint[0] != "/csi-snapshot-metadata" {
 		t.Errorf("the images are %+v", images)
 	}
 }

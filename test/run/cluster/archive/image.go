@@ -1,4 +1,5 @@
-package main
+// Package archive writes images of containers from files of this machine, without a builder or a registry.
+package archive
 
 import (
 	"archive/tar"
@@ -13,20 +14,20 @@ import (
 	"time"
 )
 
-// image is what a container is made of, under the names that manifests use for it.
-type image struct {
-	tags       []string
-	entrypoint []string
-	command    []string
-	files      []file
+// Image is what a container is made of, under the names that manifests use for it.
+type Image struct {
+	Tags       []string // whole names; at least one
+	Entrypoint []string
+	Command    []string
+	Files      []File // their folders are made where they are not listed
 }
 
-// file is one entry of an image: a copy of source, a symbolic link, or else a folder.
-type file struct {
-	name   string
-	source string
-	link   string
-	mode   int64 // 0755 if zero
+// File is one entry of an image: a copy of the file Source, a symbolic link to Link, or else a folder.
+type File struct {
+	Name   string
+	Source string
+	Link   string
+	Mode   int64 // 0755 if zero
 }
 
 type imageConfig struct {
@@ -49,14 +50,14 @@ type imageManifest struct {
 	Layers   []string
 }
 
-// writeArchive writes images as one archive in Docker's format, each with one layer.
-func writeArchive(out io.Writer, images []image) error {
+// Write writes images as one archive in Docker's format, each with one layer. The same files make the same images.
+func Write(out io.Writer, images []Image) error {
 	archive := tar.NewWriter(out)
 	var manifest []imageManifest
 	for _, img := range images {
 		entry, err := img.write(archive)
 		if err != nil {
-			return fmt.Errorf("image %s: %w", img.tags[0], err)
+			return fmt.Errorf("image %s: %w", img.Tags[0], err)
 		}
 		manifest = append(manifest, entry)
 	}
@@ -70,7 +71,7 @@ func writeArchive(out io.Writer, images []image) error {
 	return archive.Close()
 }
 
-func (i image) write(archive *tar.Writer) (imageManifest, error) {
+func (i Image) write(archive *tar.Writer) (imageManifest, error) {
 	// The layer is made twice: its size and digest stand before it in the archive.
 	digest := sha256.New()
 	size := &counter{}
@@ -87,7 +88,7 @@ func (i image) write(archive *tar.Writer) (imageManifest, error) {
 	}
 	config := imageConfig{Architecture: runtime.GOARCH, OS: "linux"}
 	config.Config.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-	config.Config.Entrypoint, config.Config.Cmd = i.entrypoint, i.command
+	config.Config.Entrypoint, config.Config.Cmd = i.Entrypoint, i.Command
 	config.RootFS.Type, config.RootFS.DiffIDs = "layers", []string{"sha256:" + id}
 	text, err := json.Marshal(config)
 	if err != nil {
@@ -95,20 +96,20 @@ func (i image) write(archive *tar.Writer) (imageManifest, error) {
 	}
 	sum := sha256.Sum256(text)
 	name := hex.EncodeToString(sum[:]) + ".json"
-	return imageManifest{Config: name, RepoTags: i.tags, Layers: []string{layer}}, addBytes(archive, name, text)
+	return imageManifest{Config: name, RepoTags: i.Tags, Layers: []string{layer}}, addBytes(archive, name, text)
 }
 
-func (i image) writeLayer(out io.Writer) error {
+func (i Image) writeLayer(out io.Writer) error {
 	layer := tar.NewWriter(out)
 	made := map[string]bool{".": true}
-	for _, f := range i.files {
-		if err := addFolders(layer, made, path.Dir(f.name)); err != nil {
+	for _, f := range i.Files {
+		if err := addFolders(layer, made, path.Dir(f.Name)); err != nil {
 			return err
 		}
 		if err := f.write(layer); err != nil {
 			return err
 		}
-		made[f.name] = true
+		made[f.Name] = true
 	}
 	return layer.Close()
 }
@@ -122,25 +123,25 @@ func addFolders(layer *tar.Writer, made map[string]bool, folder string) error {
 		return err
 	}
 	made[folder] = true
-	return file{name: folder}.write(layer)
+	return File{Name: folder}.write(layer)
 }
 
-func (f file) write(layer *tar.Writer) error {
-	mode := f.mode
+func (f File) write(layer *tar.Writer) error {
+	mode := f.Mode
 	if mode == 0 {
 		mode = 0o755
 	}
 	// One time for all: the same files make the same image, which a node then has already.
-	header := &tar.Header{Name: f.name, Mode: mode, ModTime: time.Unix(0, 0), Typeflag: tar.TypeDir}
+	header := &tar.Header{Name: f.Name, Mode: mode, ModTime: time.Unix(0, 0), Typeflag: tar.TypeDir}
 	switch {
-	case f.link != "":
-		header.Typeflag, header.Linkname = tar.TypeSymlink, f.link
+	case f.Link != "":
+		header.Typeflag, header.Linkname = tar.TypeSymlink, f.Link
 		return layer.WriteHeader(header)
-	case f.source == "":
+	case f.Source == "":
 		header.Name += "/"
 		return layer.WriteHeader(header)
 	}
-	source, err := os.Open(f.source)
+	source, err := os.Open(f.Source)
 	if err != nil {
 		return err
 	}
