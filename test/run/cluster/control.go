@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"text/template"
 	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/cluster/certificates"
 )
 
 // controlName is the machine of etcd, the API server and the controllers.
@@ -17,31 +19,31 @@ const controlName = "control"
 
 // writeControlFiles makes every certificate, key and kubeconfig of the control machine, and the
 // administrator's kubeconfig.
-func writeControlFiles(l layout, ca *authority) error {
+func writeControlFiles(l layout, ca *certificates.Authority) error {
 	dir := l.run(controlName)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	server, err := ca.server(
+	server, err := ca.Server(
 		[]string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "localhost"},
 		apiAddress, apiService, "127.0.0.1",
 	)
 	if err != nil {
 		return err
 	}
-	kubeletClient, err := ca.client("kube-apiserver", "system:masters")
+	kubeletClient, err := ca.Client("kube-apiserver", "system:masters")
 	if err != nil {
 		return err
 	}
-	private, public, err := signingKey()
+	private, public, err := certificates.SigningKey()
 	if err != nil {
 		return err
 	}
 	for _, err := range []error{
-		server.save(filepath.Join(dir, "apiserver")),
-		kubeletClient.save(filepath.Join(dir, "kubelet-client")),
-		identity{certificate: public, key: private}.save(filepath.Join(dir, "service-accounts")),
-		os.WriteFile(filepath.Join(dir, "ca.crt"), ca.pem, 0o644),
+		server.Save(filepath.Join(dir, "apiserver")),
+		kubeletClient.Save(filepath.Join(dir, "kubelet-client")),
+		certificates.Identity{Certificate: public, Key: private}.Save(filepath.Join(dir, "service-accounts")),
+		os.WriteFile(filepath.Join(dir, "ca.crt"), ca.PEM, 0o644),
 	} {
 		if err != nil {
 			return err
@@ -52,7 +54,7 @@ func writeControlFiles(l layout, ca *authority) error {
 		filepath.Join(dir, "scheduler.kubeconfig"):          {"system:kube-scheduler"},
 		l.kubeconfig(): {"cluster-admin", "system:masters"},
 	} {
-		text, err := ca.kubeconfig(who[0], who[1:]...)
+		text, err := kubeconfigOf(ca, who[0], who[1:]...)
 		if err != nil {
 			return err
 		}
@@ -192,17 +194,17 @@ func renderTo(path, name string, values any) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// kubeconfig is a client's file: where the API server is, and who the client is.
-func (a *authority) kubeconfig(user string, groups ...string) ([]byte, error) {
-	who, err := a.client(user, groups...)
+// kubeconfigOf is a client's file: where the API server is, and who the client is.
+func kubeconfigOf(a *certificates.Authority, user string, groups ...string) ([]byte, error) {
+	who, err := a.Client(user, groups...)
 	if err != nil {
 		return nil, err
 	}
 	return render("kubeconfig.tmpl", map[string]string{
 		"Server":      "https://" + apiAddress + ":" + apiPort,
-		"CA":          base64.StdEncoding.EncodeToString(a.pem),
+		"CA":          base64.StdEncoding.EncodeToString(a.PEM),
 		"User":        user,
-		"Certificate": base64.StdEncoding.EncodeToString(who.certificate),
-		"Key":         base64.StdEncoding.EncodeToString(who.key),
+		"Certificate": base64.StdEncoding.EncodeToString(who.Certificate),
+		"Key":         base64.StdEncoding.EncodeToString(who.Key),
 	})
 }

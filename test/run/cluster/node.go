@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/cluster/certificates"
 )
 
 // node is a machine that runs pods, and what the templates of its files need.
@@ -58,20 +60,20 @@ func (n *node) plugIn(ctx context.Context, control machine) error {
 	return n.script(ctx, nodeNetworkScript, nodeAddress(n.number), n.PodNetwork, apiAddress, apiPort, apiService)
 }
 
-func (n *node) writeFiles(l layout, ca *authority) error {
+func (n *node) writeFiles(l layout, ca *certificates.Authority) error {
 	dir := l.run(n.Name)
-	kubeconfig, err := ca.kubeconfig("system:node:"+n.Name, "system:nodes")
+	kubeconfig, err := kubeconfigOf(ca, "system:node:"+n.Name, "system:nodes")
 	if err != nil {
 		return err
 	}
-	proxy, err := ca.kubeconfig("system:kube-proxy")
+	proxy, err := kubeconfigOf(ca, "system:kube-proxy")
 	if err != nil {
 		return err
 	}
 	for _, err := range []error{
 		os.WriteFile(filepath.Join(dir, "kubelet.kubeconfig"), kubeconfig, 0o600),
 		os.WriteFile(filepath.Join(dir, "kube-proxy.kubeconfig"), proxy, 0o600),
-		os.WriteFile(filepath.Join(dir, "ca.crt"), ca.pem, 0o644),
+		os.WriteFile(filepath.Join(dir, "ca.crt"), ca.PEM, 0o644),
 		os.WriteFile(filepath.Join(dir, "resolv.conf"), nil, 0o644),
 		renderTo(filepath.Join(dir, "containerd.toml"), "containerd.toml.tmpl", n),
 		renderTo(filepath.Join(dir, "kubelet.yaml"), "kubelet.yaml.tmpl", n),

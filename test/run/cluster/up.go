@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
+	"github.com/cloudblock-csi/cloudblock-csi/test/run/cluster/certificates"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/cluster/cgroups"
 )
 
@@ -27,7 +28,7 @@ type cluster struct {
 	options
 	show      *steps
 	groups    []cgroups.Hierarchy
-	authority *authority
+	authority *certificates.Authority
 	state     state
 	control   machine
 	nodes     []*node
@@ -140,7 +141,7 @@ func (c *cluster) startAll(ctx context.Context) error {
 	}
 	c.state = state{Cloud: c.cloud, Nodes: c.options.nodes, Kubernetes: c.kubernetes}
 	var err error
-	if c.authority, err = newAuthority(); err != nil {
+	if c.authority, err = certificates.New(); err != nil {
 		return err
 	}
 	for _, step := range c.startSteps() {

@@ -1,4 +1,5 @@
-package main
+// Package certificates issues what the programs of a cluster know each other by.
+package certificates
 
 import (
 	"crypto/ecdsa"
@@ -13,20 +14,21 @@ import (
 	"time"
 )
 
-// authority is the cluster's own certificate authority; it lives as long as the cluster.
-type authority struct {
+// Authority is the cluster's own certificate authority; it lives as long as the cluster.
+type Authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
-	pem         []byte
+	PEM         []byte // the certificate, for those who check what it issued
 }
 
-// identity is a certificate with its key, both as PEM.
-type identity struct{ certificate, key []byte }
+// Identity is a certificate with its key, both as PEM.
+type Identity struct{ Certificate, Key []byte }
 
 // lifetime is long for a test cluster and short for a certificate.
 const lifetime = 30 * 24 * time.Hour
 
-func newAuthority() (*authority, error) {
+// New makes an authority with a key of its own.
+func New() (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -42,24 +44,24 @@ func newAuthority() (*authority, error) {
 		return nil, err
 	}
 	certificate, err := x509.ParseCertificate(der)
-	return &authority{certificate: certificate, key: key, pem: encode("CERTIFICATE", der)}, err
+	return &Authority{certificate: certificate, key: key, PEM: encode("CERTIFICATE", der)}, err
 }
 
-// client issues what a user shows to the API server: its name, and the groups it is in.
-func (a *authority) client(user string, groups ...string) (identity, error) {
+// Client issues what a user shows to the API server: its name, and the groups it is in.
+func (a *Authority) Client(user string, groups ...string) (Identity, error) {
 	template, err := newTemplate(pkix.Name{CommonName: user, Organization: groups})
 	if err != nil {
-		return identity{}, err
+		return Identity{}, err
 	}
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	return a.issue(template)
 }
 
-// server issues the certificate of a server that is reached by these names and addresses.
-func (a *authority) server(names []string, addresses ...string) (identity, error) {
+// Server issues the certificate of a server that is reached by these names and addresses.
+func (a *Authority) Server(names []string, addresses ...string) (Identity, error) {
 	template, err := newTemplate(pkix.Name{CommonName: names[0]})
 	if err != nil {
-		return identity{}, err
+		return Identity{}, err
 	}
 	template.DNSNames = names
 	for _, address := range addresses {
@@ -69,22 +71,22 @@ func (a *authority) server(names []string, addresses ...string) (identity, error
 	return a.issue(template)
 }
 
-func (a *authority) issue(template *x509.Certificate) (identity, error) {
+func (a *Authority) issue(template *x509.Certificate) (Identity, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return identity{}, err
+		return Identity{}, err
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
 	if err != nil {
-		return identity{}, err
+		return Identity{}, err
 	}
 	encoded, err := encodeKey(key)
-	return identity{certificate: encode("CERTIFICATE", der), key: encoded}, err
+	return Identity{Certificate: encode("CERTIFICATE", der), Key: encoded}, err
 }
 
-// signingKey is the key of service account tokens: the private half signs, the public half checks.
-func signingKey() (private, public []byte, err error) {
+// SigningKey makes the key of service account tokens: the private half signs, the public half checks.
+func SigningKey() (private, public []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
@@ -112,10 +114,10 @@ func encode(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// save writes an identity to NAME.crt and NAME.key.
-func (i identity) save(base string) error {
-	if err := os.WriteFile(base+".crt", i.certificate, 0o644); err != nil {
+// Save writes an identity to NAME.crt and NAME.key.
+func (i Identity) Save(base string) error {
+	if err := os.WriteFile(base+".crt", i.Certificate, 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(base+".key", i.key, 0o600)
+	return os.WriteFile(base+".key", i.Key, 0o600)
 }
