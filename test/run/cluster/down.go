@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/cluster/cgroups"
 )
 
@@ -99,7 +100,7 @@ func freeLoops(l layout) error {
 		return err
 	}
 	for _, file := range append(pools, volumes...) {
-		busy, err := detachAll(file)
+		busy, err := loops.DetachAll(file)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // the emulator still runs, and deleted it
 		}

@@ -1,4 +1,4 @@
-package main
+package loops
 
 import (
 	"errors"
@@ -80,9 +80,9 @@ func standingOn(all []loop, file fileID) []loop {
 	return found
 }
 
-// detachAll frees the loop devices that stand on a file, and tells whether there were any. A device in
+// DetachAll frees the loop devices that stand on a file, and tells whether there were any. A device in
 // use is freed by the kernel when its last user ends.
-func detachAll(file string) (busy bool, err error) {
+func DetachAll(file string) (busy bool, err error) {
 	var stat unix.Stat_t
 	if err := unix.Stat(file, &stat); err != nil {
 		return false, err
