@@ -48,7 +48,7 @@ type process struct {
 }
 
 // NewPrograms makes it without controllers in this world: from the program in the folder bin, with the sockets and logs in dir.
-// Died is called after the end of a life, unless all end, and fell where nobody killed it.
+// Died is called after the end of a life, unless all end, and fell for a process that ended without being killed.
 func NewPrograms(w *world.World, bin, dir string, died func(), fell func(number int, err error)) *Programs {
 	return &Programs{world: w, bin: bin, dir: dir, lives: map[int]*process{}, gone: map[int]chan struct{}{}, died: died, fell: fell}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // What comes late: an attacher that was frozen and goes on as if nothing had happened, a provisioner that comes back
-// when half-made copies look as if nobody would ask for them again, and a sidecar that asks once more for what was
-// answered long ago. For a moment after the first two the cloud's lists are often old.
+// when half-made copies look forgotten, and a sidecar that asks once more for what was answered long ago. For a moment
+// after the first two the cloud's lists are often old.
 
 const (
 	// settled is how long after its end a call may still reach the cloud.
