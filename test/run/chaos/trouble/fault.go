@@ -59,12 +59,11 @@ type Chance struct {
 // Chance is that of the kind with this probability.
 func (k Kind) Chance(p float64) Chance { return Chance{k, p} }
 
-// CrashPoint is a place within a call of the cloud.
+// CrashPoint is a place within a call of the cloud; "" is none.
 type CrashPoint string
 
 // The places.
 const (
-	nowhere CrashPoint = ""
 	// BeforeEffect: the call never reaches the cloud.
 	BeforeEffect CrashPoint = "before the effect"
 	// AfterEffect: the controller never gets the answer.
