@@ -42,7 +42,11 @@ func runCheck(ctx context.Context, args []string, stdout io.Writer) error {
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}
-	if err == nil && (maxAge != 0) == taken.IsZero() {
+	switch {
+	case err != nil:
+	case maxAge < 0:
+		err = errors.New("--max-age: below 0")
+	case (maxAge != 0) == taken.IsZero():
 		err = errors.New("--max-age and --snapshot-time: only together")
 	}
 	if err != nil {

@@ -27,6 +27,7 @@ func TestCommandLinesOfCheck(t *testing.T) {
 		"a snapshot that is too old":    {[]string{"/nonexistent", "--snapshot-time=1767322845000000000", "--max-age=48h"}, check.ErrUnchecked, "are snapshots still taken"},
 		"one that is young enough":      {[]string{"/nonexistent", now, "--max-age=48h"}, check.ErrUnchecked, "no such file"},
 		"an age without a time":         {[]string{"/nonexistent", "--max-age=48h"}, driver.ErrCommandLine, "only together"},
+		"an age below 0":                {[]string{"/nonexistent", now, "--max-age=-48h"}, driver.ErrCommandLine, "below 0"},
 		"a time without an age":         {[]string{"/nonexistent", now}, driver.ErrCommandLine, "only together"},
 		"a time that is none":           {[]string{"/nonexistent", "--snapshot-time=<no value>", "--max-age=48h"}, driver.ErrCommandLine, "snapshot-time"},
 		"a help that is asked for late": {[]string{"/nonexistent", "--help"}, nil, "Exit code"},
