@@ -155,6 +155,26 @@ func TestFields(t *testing.T) {
 	}
 }
 
+// TestNamesOfVolumes: whatever name a pool has, its volume has another name than those that each pod has.
+func TestNamesOfVolumes(t *testing.T) {
+	pools := []any{}
+	for _, name := range []string{"locks", "dir", "plugin", "lvm", "registration", "cgroup"} {
+		pools = append(pools, values{"name": name, "dir": "/mnt/" + name})
+	}
+	o := clusterOf("local").render(t, values{"cloud": "local", "ioLimits": true, "local": values{"lvm": true, "morePools": pools}})
+	seen := map[any]bool{}
+	for _, v := range at(o["DaemonSet/cloudblock-node"], "spec", "template", "spec", "volumes").([]any) {
+		name := v.(map[string]any)["name"]
+		if seen[name] {
+			t.Errorf("two volumes have the name %v", name)
+		}
+		seen[name] = true
+	}
+	if len(seen) <= len(pools) {
+		t.Errorf("the pod has only the volumes %v", seen)
+	}
+}
+
 // TestMorePools: both programs of local have each pool in their variable, and its folder.
 func TestMorePools(t *testing.T) {
 	o := clusterOf("local").render(t, values{"cloud": "local", "local": values{"morePools": []any{values{"name": "fast", "dir": "/mnt/fast"}}}})

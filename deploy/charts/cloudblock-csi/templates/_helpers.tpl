@@ -180,7 +180,7 @@ subjects:
 - {name: lvm-settings, mountPath: /etc/lvm}
 - {name: lvm-locks, mountPath: /run/lock/lvm}
 - {name: lvm-runtime, mountPath: /run/lvm}
-- {name: pool-locks, mountPath: /run/cloudblock-csi}
+- {name: locks, mountPath: /run/cloudblock-csi}
 {{- end }}
 
 {{/* The pools of local, as the flag --local-pool takes them. */}}

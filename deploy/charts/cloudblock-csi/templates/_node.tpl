@@ -455,7 +455,7 @@ spec:
         hostPath: {path: /run/lock/lvm, type: DirectoryOrCreate}
       - name: lvm-runtime
         hostPath: {path: /run/lvm, type: DirectoryOrCreate}
-      - name: pool-locks
+      - name: locks
         hostPath: {path: /run/cloudblock-csi, type: DirectoryOrCreate}
       {{- end }}
       - name: sys-dir
