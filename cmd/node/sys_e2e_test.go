@@ -15,10 +15,13 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 )
 
+func TestMain(m *testing.M) { loops.Main(m) }
+
 // L7: the program runs with /sys as containerd 1.6 and 1.7 mount it in privileged containers, and with a writable one,
-// on loop devices that were never used (main_e2e_test.go).
+// on loop devices that were never used (TestMain).
 func TestReadOnlySys(t *testing.T) {
 	for mode, writable := range map[string]bool{"ro": false, "rw": true} {
 		t.Run(mode, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/golden"
 )
 
 const hex32 = "0123456789abcdef0123456789abcdef"
@@ -67,6 +68,18 @@ func TestParseHandle(t *testing.T) {
 				t.Errorf("the error has %d bytes", len(err.Error()))
 			}
 		})
+	}
+}
+
+// TestIDsAreAsFrozen: the ids stand in PersistentVolumes and VolumeSnapshotContents.
+func TestIDsAreAsFrozen(t *testing.T) {
+	h := Handle{Node: "node-1.example.com", Pool: DefaultName, ID: "00112233445566778899aabbccddeeff"}
+	golden.Format(t, "ids.txt", h.String()+"\n"+h.Snapshot()+"\n")
+	if got, err := ParseHandle(h.String()); err != nil || got != h {
+		t.Errorf("ParseHandle = %v, %v, want %v", got, err, h)
+	}
+	if got, err := ParseSnapshotHandle(h.Snapshot()); err != nil || got != h {
+		t.Errorf("ParseSnapshotHandle = %v, %v, want %v", got, err, h)
 	}
 }
 

@@ -9,7 +9,10 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 )
+
+func TestMain(m *testing.M) { loops.Main(m) }
 
 // disk makes a filesystem for one test and returns its mount point.
 func disk(t *testing.T, size int64, mkfs ...string) string {

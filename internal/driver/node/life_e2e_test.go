@@ -21,7 +21,10 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 )
+
+func TestMain(m *testing.M) { loops.Main(m) }
 
 var filesystems = []string{"ext4", "xfs"}
 

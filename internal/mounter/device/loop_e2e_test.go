@@ -19,8 +19,11 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
+
+func TestMain(m *testing.M) { loops.Main(m) }
 
 var wantKind = expect.Kind
 

@@ -18,3 +18,15 @@ func TestName(t *testing.T) {
 		seen[name] = id
 	}
 }
+
+// TestNameIsAsFrozen: a node program that was replaced while a volume was staged finds its mapping by the name.
+func TestNameIsAsFrozen(t *testing.T) {
+	for id, want := range map[string]string{
+		"4711": "cloudblock-de650d61f5bd166a91f8ccec3158297d",
+		"n1/default/0123456789abcdef0123456789abcdef": "cloudblock-202883f930702a7a3c5715c3f1f7605d",
+	} {
+		if got := luks.Name(id); got != want {
+			t.Errorf("Name(%s) = %s, want %s", id, got, want)
+		}
+	}
+}

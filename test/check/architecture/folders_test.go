@@ -1,9 +1,7 @@
 package architecture_test
 
 import (
-	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -68,29 +66,16 @@ func TestPackageHasFewFiles(t *testing.T) {
 // minLines is how few lines a file may have: what is shorter is a part of what stands next to it.
 const minLines = 30
 
-// TestNoFileIsTiny: a short file has no neighbour that could take it in, with the same package clause and build tags: it is the only test
-// file of its package, say. The comment of a package, the start of a program and a package's TestMain are looked for in files of their own.
+// TestNoFileIsTiny: the comment of a package and the start of a program are looked for in files of their own.
 func TestNoFileIsTiny(t *testing.T) {
-	clause, tags, function := regexp.MustCompile(`(?m)^package \w+`), regexp.MustCompile(`(?m)^//go:build .*`), regexp.MustCompile(`(?m)^func .*`)
-	files := map[string]int{} // by what they could be merged with
-	tiny := map[string]string{}
 	sources(t, func(path, text string) {
 		if strings.Contains(path, "/testdata/") || strings.HasPrefix(text, "// Code generated ") {
 			return
 		}
-		kind := fmt.Sprint(filepath.Dir(path), clause.FindString(text), tags.FindString(text), strings.HasSuffix(path, "_test.go"))
-		files[kind]++
-		functions := function.FindAllString(text, -1)
-		onlyMain := len(functions) == 1 && strings.HasPrefix(functions[0], "func TestMain(")
-		if name := filepath.Base(path); strings.Count(text, "\n") < minLines && name != "doc.go" && name != "main.go" && !onlyMain {
-			tiny[path] = kind
-		}
-	})
-	for path, kind := range tiny {
-		if files[kind] > 1 {
+		if name := filepath.Base(path); strings.Count(text, "\n") < minLines && name != "doc.go" && name != "main.go" {
 			t.Errorf("%s has fewer than %d lines: merge it into a file next to it", path, minLines)
 		}
-	}
+	})
 }
 
 // folderOf returns the folder directly below cmd, internal or internal/cloud that has a package of ours; "" for others.

@@ -10,6 +10,9 @@ func TestRecordingsAreWhole(t *testing.T) {
 	if err != nil || len(names) < 16 {
 		t.Fatalf("Files = %q, %v, want 16 recordings at least", names, err)
 	}
+	if none, err := Files("none"); err == nil {
+		t.Errorf("Files of a cloud without recordings = %q, want an error", none)
+	}
 	for _, name := range names {
 		all, err := Exchanges("linode", name)
 		if err != nil || len(all) == 0 {

@@ -21,6 +21,9 @@ func TestFor(t *testing.T) {
 			t.Errorf("For %s = %q, want %q at its end", cloud, got, want)
 		}
 	}
+	if got := Clouds(strings.Replace(text, "`b`", "its own", 1)); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("Clouds with an open column = %q, want a alone", got)
+	}
 	if got := For("no table of CLOUD\n", "a"); got != "no table of CLOUD\n" || Clouds(got) != nil {
 		t.Errorf("For without a table = %q", got)
 	}
