@@ -43,9 +43,11 @@ func TestTheMetricsCountTheRequestsThatTheAPIGets(t *testing.T) {
 			}
 			endpoint := "unix://" + filepath.Join(dir, "c.sock")
 			cmd := program(t, append(flags, "--cloud="+cloud, "--endpoint="+endpoint, "--http-endpoint="+address)...)
+			cmd.Stderr = t.Output()
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
+			defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
 			client := csi.NewControllerClient(drivertest.Dial(t, endpoint))
 			lost := account.Arm(faults.Fault{Times: 2, Effect: faults.Effect{Lost: faults.LostAfter}})
 			// After the first requests a fault would break connections that were used before, on which the transport repeats reads
@@ -73,8 +75,6 @@ func TestTheMetricsCountTheRequestsThatTheAPIGets(t *testing.T) {
 			if len(got) < 5 || !maps.Equal(counted, got) {
 				t.Errorf("the metrics count\n%v\nand the API\n%v", counted, got)
 			}
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
 		})
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,6 +17,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
@@ -103,21 +102,27 @@ func Page(t testing.TB, url string) (code int, text string) {
 	return answer.Status, answer.Body
 }
 
-// FreeAddress returns a loopback address that nobody listens on. Its port is none of those that the kernel gives to
-// whoever asks for any (32768 and more), which might be taken again before the test listens there.
+// FreeAddress returns a loopback address on which the test, or a program of it, can listen until the test ends. A socket that is
+// bound and does not listen keeps its port: the kernel gives the port to no other that asks for any, and SO_REUSEADDR, which Go sets
+// on every listener, lets one listen on it.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	var err error
-	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.N(10000))
-		var l net.Listener
-		if l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", address); err == nil {
-			_ = l.Close()
-			return address
-		}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal(err)
-	return ""
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err == nil {
+		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", bound.(*unix.SockaddrInet4).Port)
 }
 
 // Log is a log that may be read while it is written. The zero value is empty.
