@@ -45,16 +45,11 @@ func Open(ctx context.Context, configs ...pool.Config) (*Set, error) {
 	for _, cfg := range configs {
 		s.members[cmp.Or(cfg.Name, pool.DefaultName)] = &member{cfg: cfg}
 	}
-	usable, err := s.Pools(ctx)
-	if len(usable) > 0 {
-		return s, nil
+	usable, missing, leftOut := s.all(ctx, nil)
+	if len(usable) == 0 {
+		return nil, errors.Join(missing, leftOut)
 	}
-	for _, name := range s.names() {
-		if _, openErr := s.open(ctx, s.members[name]); s.members[name].leftOut(openErr) {
-			err = errors.Join(err, openErr)
-		}
-	}
-	return nil, err
+	return s, nil
 }
 
 func (s *Set) names() []string { return slices.Sorted(maps.Keys(s.members)) }
@@ -62,28 +57,34 @@ func (s *Set) names() []string { return slices.Sorted(maps.Keys(s.members)) }
 // Pools returns the usable pools. The error tells which pools are missing and why; it omits those that the node does not have. Pools
 // with the names in except are in neither, and are not touched.
 func (s *Set) Pools(ctx context.Context, except ...string) (usable []pool.Storage, missing error) {
-	var errs []error
+	usable, missing, _ = s.all(ctx, except)
+	return usable, missing
+}
+
+// all is Pools. leftOut tells which pools the node does not have.
+func (s *Set) all(ctx context.Context, except []string) (usable []pool.Storage, missing, leftOut error) {
 	for _, name := range s.names() {
 		if slices.Contains(except, name) {
 			continue
 		}
 		p, err := s.open(ctx, s.members[name])
 		if s.members[name].leftOut(err) {
+			leftOut = errors.Join(leftOut, err)
 			continue
 		}
 		if err == nil {
 			err = s.check(ctx, p)
 		}
 		if err != nil {
-			errs = append(errs, err)
+			missing = errors.Join(missing, err)
 			continue
 		}
 		usable = append(usable, p)
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, err, nil
 	}
-	return usable, errors.Join(errs...)
+	return usable, missing, leftOut
 }
 
 // answerBound is how long a pool may take for a call before it counts as missing, because its disk may hang or another process may
