@@ -109,16 +109,12 @@ func (s *secrets) deleteAll(t *testing.T, key string) {
 	t.Helper()
 	for {
 		ids, err := volumesOf(t.Context(), s.opens[key], "one")
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		if len(ids) == 0 {
 			return
 		}
 		for _, id := range ids {
-			if err := s.opens[key].DeleteVolume(t.Context(), id); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, s.opens[key].DeleteVolume(t.Context(), id))
 		}
 	}
 }

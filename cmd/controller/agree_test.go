@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -36,26 +35,19 @@ func TestTheMetricsCountTheRequestsThatTheAPIGets(t *testing.T) {
 		t.Run(cloud, func(t *testing.T) {
 			t.Parallel()
 			account := startAccount(t, cloud, accounts.Options{Machines: 1, Takes: clock.Fixed(20 * time.Millisecond)})
-			dir, address := t.TempDir(), drivertest.FreeAddress(t)
-			flags, err := account.Controller(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			endpoint := "unix://" + filepath.Join(dir, "c.sock")
-			cmd := program(t, append(flags, "--cloud="+cloud, "--endpoint="+endpoint, "--http-endpoint="+address)...)
-			cmd.Stderr = t.Output()
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
-			client := csi.NewControllerClient(drivertest.Dial(t, endpoint))
+			address := drivertest.FreeAddress(t)
+			flags, err := account.Controller(t.TempDir())
+			ok(t, err)
+			conn, end := serving(t, t.Output(), append(flags, "--cloud="+cloud, "--http-endpoint="+address)...)
+			defer end()
+			calls := sidecars{csi.NewControllerClient(conn), account.Machines()[0]}
 			lost := account.Arm(faults.Fault{Times: 2, Effect: faults.Effect{Lost: faults.LostAfter}})
 			// After the first requests a fault would break connections that were used before, on which the transport repeats reads
 			// by itself.
 			never := account.Arm(faults.Fault{Skip: 9, Times: 3, Effect: faults.Effect{Lost: faults.LostBefore}})
 			var group sync.WaitGroup
 			for n := range 3 {
-				group.Go(func() { liveAnyway(t, client, fmt.Sprint("pvc-", n), account.Machines()[0]) })
+				group.Go(func() { calls.liveAnyway(t, fmt.Sprint("pvc-", n)) })
 			}
 			group.Wait()
 			if left := account.Volumes(); len(left) > 0 || lost.Hits() != 2 || never.Hits() != 3 {
@@ -95,8 +87,31 @@ func exchangeKey(e rest.Exchange) string {
 	return e.Method + " " + pathParameter.ReplaceAllString(route, "{id}") + " " + code
 }
 
+// sidecars make calls for volumes on a machine.
+type sidecars struct {
+	controller csi.ControllerClient
+	node       string
+}
+
+func (s sidecars) publish(ctx context.Context, vol *csi.Volume) error {
+	_, err := s.controller.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
+		VolumeId: vol.GetVolumeId(), NodeId: s.node, VolumeContext: vol.GetVolumeContext(), VolumeCapability: createRequest("").GetVolumeCapabilities()[0],
+	})
+	return err
+}
+
+func (s sidecars) unpublish(ctx context.Context, vol *csi.Volume) error {
+	_, err := s.controller.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: vol.GetVolumeId(), NodeId: s.node})
+	return err
+}
+
+func (s sidecars) remove(ctx context.Context, vol *csi.Volume) error {
+	_, err := s.controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: vol.GetVolumeId()})
+	return err
+}
+
 // liveAnyway runs the life of a volume, and repeats calls that fail, as the sidecars do.
-func liveAnyway(t *testing.T, client csi.ControllerClient, name, node string) {
+func (s sidecars) liveAnyway(t *testing.T, name string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	again := func(what string, call func() error) {
@@ -107,25 +122,13 @@ func liveAnyway(t *testing.T, client csi.ControllerClient, name, node string) {
 			}
 		}
 	}
-	req := createRequest(name)
 	var vol *csi.Volume
 	again("CreateVolume", func() error {
-		made, err := client.CreateVolume(ctx, req, grpc.WaitForReady(true))
+		made, err := s.controller.CreateVolume(ctx, createRequest(name), grpc.WaitForReady(true))
 		vol = made.GetVolume()
 		return err
 	})
-	again("ControllerPublishVolume", func() error {
-		_, err := client.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
-			VolumeId: vol.GetVolumeId(), NodeId: node, VolumeContext: vol.GetVolumeContext(), VolumeCapability: req.GetVolumeCapabilities()[0],
-		})
-		return err
-	})
-	again("ControllerUnpublishVolume", func() error {
-		_, err := client.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: vol.GetVolumeId(), NodeId: node})
-		return err
-	})
-	again("DeleteVolume", func() error {
-		_, err := client.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: vol.GetVolumeId()})
-		return err
-	})
+	again("ControllerPublishVolume", func() error { return s.publish(ctx, vol) })
+	again("ControllerUnpublishVolume", func() error { return s.unpublish(ctx, vol) })
+	again("DeleteVolume", func() error { return s.remove(ctx, vol) })
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,13 +59,9 @@ func (a *inCloud) open(cluster string) (cloud.Cloud, []cloud.Tag) {
 		flags = append(flags, "--linode-snapshots=clones") // the sub-command shows them without it
 	}
 	cfg, err := parse(flags, noEnvironment, nil)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	ok(a.t, err)
 	c, end, err := cfg.backend.open(a.t.Context(), cfg, surroundings{log: zap.NewNop(), registry: prometheus.NewRegistry()})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	ok(a.t, err)
 	a.t.Cleanup(func() { _ = end(context.Background()) })
 	return c, cfg.tags
 }
@@ -80,9 +74,7 @@ func (a *inCloud) create(cluster, name string) cloud.Volume {
 		Name: name, Size: cloud.Bytes(a.account.Size()),
 		Tags: append(tags, cloud.Tag{Key: "cloudblock-pvc-namespace", Value: "shop"}, cloud.Tag{Key: "cloudblock-pvc", Value: "data-" + name}),
 	})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	ok(a.t, err)
 	return vol
 }
 
@@ -106,18 +98,14 @@ func TestVolumesOfACloud(t *testing.T) {
 			account := a.account
 			used, unused, theirs := a.create("prod", "used"), a.create("prod", "unused"), a.create("test", "theirs")
 			foreign, err := account.AddVolume(accounts.Volume{Name: "foreign"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			ok(t, err)
 			c, _ := a.open("prod")
 			machine := cloud.NodeID(account.Machines()[0])
 			if _, err := c.Attach(t.Context(), unused.ID, machine); err != nil {
 				t.Fatal(err)
 			}
 			claimed := filepath.Join(t.TempDir(), "handles")
-			if err := os.WriteFile(claimed, []byte("\n"+string(used.ID)+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, os.WriteFile(claimed, []byte("\n"+string(used.ID)+"\n"), 0o600))
 
 			checkInventory(t, a, claimed, map[string]row{
 				string(used.ID):   {Claim: "data-used", Claimed: new(true), Ours: true},
@@ -132,9 +120,7 @@ func TestVolumesOfACloud(t *testing.T) {
 			a.deletes(foreign, "--unowned", "--all")
 			a.deletes(string(theirs.ID), `--cluster-id "test"`, "--unowned")
 			a.deletes(string(unused.ID), "attached to")
-			if err := c.Detach(t.Context(), unused.ID, machine); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, c.Detach(t.Context(), unused.ID, machine))
 			a.deletes(string(unused.ID), "", "--claimed="+claimed)
 			a.deletes(foreign, "", "--unowned")
 			if _, err := a.volumes("--delete=" + string(unused.ID)); fault.Of(err) != fault.NotFound {
@@ -158,17 +144,13 @@ func (a *inCloud) deletesSnapshots(c cloud.Cloud, used cloud.VolumeID) {
 	take := func(c cloud.Cloud, name string) string {
 		a.t.Helper()
 		s, err := c.CreateSnapshot(a.t.Context(), cloud.CreateSnapshotRequest{Name: name, Volume: used})
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		ok(a.t, err)
 		return string(s.ID)
 	}
 	beta, _ := a.open("beta")
 	ours, other := take(c, "snapshot-0c6ccf4a-7c54-4f3c-9e0e-8c5a12b3d4e5"), take(beta, "of-another-cluster")
 	byHand, err := a.account.AddSnapshot(accounts.Snapshot{Name: "by-hand", Source: string(used)})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	ok(a.t, err)
 	table, err := a.volumes()
 	if err != nil || !strings.Contains(table, ours) || strings.Contains(table, other) || strings.Contains(table, byHand) {
 		a.t.Errorf("the list without --all: %v, want the snapshot %s of the cluster and neither %s nor %s\n%s", err, ours, other, byHand, table)
@@ -178,9 +160,7 @@ func (a *inCloud) deletesSnapshots(c cloud.Cloud, used cloud.VolumeID) {
 	}
 	a.deletes(byHand, "--unowned", "--all")
 	a.deletes(byHand, "", "--unowned")
-	if err := c.DeleteVolume(a.t.Context(), used); err != nil {
-		a.t.Fatal(err)
-	}
+	ok(a.t, c.DeleteVolume(a.t.Context(), used))
 	if table, err = a.volumes(); err != nil || !strings.Contains(table, ours) {
 		a.t.Errorf("the list without --all: %v, want the snapshot %s, whose volume is gone\n%s", err, ours, table)
 	}
@@ -208,10 +188,7 @@ func (a *inCloud) showsTemporary(source cloud.VolumeID) {
 		a.t.Fatalf("CreateVolume = %v, want that its outcome is not known", err)
 	}
 	table, err := a.volumes("--output=json")
-	var rows []row
-	if err := errors.Join(err, json.Unmarshal([]byte(table), &rows)); err != nil {
-		a.t.Fatal(err)
-	}
+	rows := listed[row](a.t, table, err)
 	at := slices.IndexFunc(rows, func(it row) bool { return it.Temporary })
 	if at < 0 {
 		a.t.Fatalf("the list has nothing temporary:\n%s", table)
@@ -226,13 +203,7 @@ func (a *inCloud) showsTemporary(source cloud.VolumeID) {
 func checkInventory(t *testing.T, a *inCloud, claimed string, want map[string]row) {
 	t.Helper()
 	out, err := a.volumes("--output=json", "--claimed="+claimed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows []row
-	if err := json.Unmarshal([]byte(out), &rows); err != nil {
-		t.Fatal(err)
-	}
+	rows := listed[row](t, out, err)
 	if len(rows) != len(want) {
 		t.Errorf("listed are %s, want only %v", out, want)
 	}

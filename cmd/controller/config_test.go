@@ -43,9 +43,7 @@ func TestParseReportsEveryMistakeAtOnce(t *testing.T) {
 
 func TestParseReadsGoodCommandLines(t *testing.T) {
 	short, err := parse([]string{"--cloud=local", "--local-pool=/pool", "--node-id=node-a"}, noEnvironment, &bytes.Buffer{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	if short.Endpoint != "unix:///csi/csi.sock" || short.LogLevel != "info" || short.LogFormat != "json" || short.HTTPEndpoint != "" ||
 		short.Names.Driver != "local.csi.cloudblock.io" || len(short.tags) > 0 ||
 		short.LocalNode() != (driver.NodeInfo{ID: "node-a", Zone: "node-a"}) {
@@ -56,9 +54,7 @@ func TestParseReadsGoodCommandLines(t *testing.T) {
 		"--driver-name", "blocks.example", "--topology-key", "a.example/node=node", "--topology-key", "b.example/node=node",
 		"--cluster-id", "prod-1", "--tag", "team=a", "--tag", "list=1,2",
 	}, noEnvironment, &bytes.Buffer{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	wantTags := []cloud.Tag{{Key: "team", Value: "a"}, {Key: "list", Value: "1,2"}, {Key: "cloudblock-cluster", Value: "prod-1"}}
 	if long.LocalNode().MaxVolumes != 7 || long.Names.Driver != "blocks.example" || len(long.Names.Topology) != 2 ||
 		!reflect.DeepEqual(long.tags, wantTags) {

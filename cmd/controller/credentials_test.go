@@ -30,24 +30,16 @@ func TestCredentialsThatCannotBeReadAreReported(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	write("first-canary")
 	cfg, err := parse([]string{"--cloud=linode", "--cluster-id=prod", "--credentials-file=" + path}, noEnvironment, &strings.Builder{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	var text drivertest.Log
 	log, err := driver.NewLogger("debug", "json", &text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	registry := prometheus.NewRegistry()
-	if err := cfg.file.watch(surroundings{log: log, registry: registry}, newAccount(cfg, log)); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, cfg.file.watch(surroundings{log: log, registry: registry}, newAccount(cfg, log)))
 	const series, lost, back = "cloudblock_credentials_unreadable", "cannot be used", "can be used again"
 	for _, step := range []struct {
 		name               string
@@ -120,62 +112,36 @@ func testCredentialsOfAnotherAccount(t *testing.T, ours, theirs accounts.Account
 		ours.Handler().ServeHTTP(w, r)
 	}))
 	t.Cleanup(api.Close)
-	dir := t.TempDir()
-	file, endpoint, address := filepath.Join(dir, "token"), "unix://"+filepath.Join(dir, "c.sock"), drivertest.FreeAddress(t)
+	file, address := filepath.Join(t.TempDir(), "token"), drivertest.FreeAddress(t)
 	use := func(token string) {
-		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile(file, []byte(token), 0o600))
 	}
 	use(ours.Token())
 	flags := append(ours.Flags(), "--cloud="+ours.Name(), "--credentials-file="+file, "--api-endpoint="+api.URL, "--cluster-id=prod")
-	cmd := program(t, append(flags, "--endpoint="+endpoint, "--http-endpoint="+address)...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	conn, _ := serving(t, nil, append(flags, "--http-endpoint="+address)...)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	client := csi.NewControllerClient(drivertest.Dial(t, endpoint))
-	if _, err := client.ControllerGetCapabilities(ctx, &csi.ControllerGetCapabilitiesRequest{}, grpc.WaitForReady(true)); err != nil {
+	calls := sidecars{csi.NewControllerClient(conn), ours.Machines()[0]}
+	if _, err := calls.controller.ControllerGetCapabilities(ctx, &csi.ControllerGetCapabilitiesRequest{}, grpc.WaitForReady(true)); err != nil {
 		t.Fatal(err)
 	}
 	wantPage(t, address, "readyz", http.StatusOK, unknownAccount)
 	doctorSays(t, flags, "it has no volume of the cluster prod")
 	unreadable := fmt.Sprintf("\ncloudblock_credentials_unreadable{driver_name=%q}", ours.Name()+".csi.cloudblock.io")
 
-	node := ours.Machines()[0]
 	create := func(name string) *csi.Volume {
 		t.Helper()
-		made, err := client.CreateVolume(ctx, createRequest(name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		made, err := calls.controller.CreateVolume(ctx, createRequest(name))
+		ok(t, err)
 		return made.GetVolume()
 	}
-	publish := func(vol *csi.Volume) {
-		t.Helper()
-		if _, err := client.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
-			VolumeId: vol.GetVolumeId(), NodeId: node, VolumeContext: vol.GetVolumeContext(), VolumeCapability: createRequest("").GetVolumeCapabilities()[0],
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	remove := func(vol *csi.Volume) error {
-		_, err := client.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: vol.GetVolumeId()})
-		return err
-	}
-	detach := func(vol *csi.Volume) error {
-		_, err := client.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: vol.GetVolumeId(), NodeId: node})
-		return err
-	}
 	first, second := create("pvc-1"), create("pvc-2")
-	publish(first)
-	publish(second)
+	ok(t, errors.Join(calls.publish(ctx, first), calls.publish(ctx, second)))
 	wantPage(t, address, "readyz", http.StatusOK, "ok\n")
 	doctorSays(t, flags, "it has volumes of the cluster prod")
 
 	use(theirs.Token())
-	if err := errors.Join(detach(first), remove(first)); err != nil {
+	if err := errors.Join(calls.unpublish(ctx, first), calls.remove(ctx, first)); err != nil {
 		t.Errorf("with the token of another account in the file, the earlier one is not used: %v", err)
 	}
 	create("pvc-3")
@@ -186,17 +152,17 @@ func testCredentialsOfAnotherAccount(t *testing.T, ours, theirs accounts.Account
 	wantPage(t, address, "readyz", http.StatusServiceUnavailable, "another account")
 
 	revoked.Store(true)
-	for call, do := range map[string]func(*csi.Volume) error{"DeleteVolume": remove, "ControllerUnpublishVolume": detach} {
-		if err := do(second); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "CB-ACCESS-DENIED") {
+	for call, do := range map[string]func(context.Context, *csi.Volume) error{"DeleteVolume": calls.remove, "ControllerUnpublishVolume": calls.unpublish} {
+		if err := do(ctx, second); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "CB-ACCESS-DENIED") {
 			t.Errorf("%s with a revoked token, and that of another account in the file: %v, want PermissionDenied", call, err)
 		}
 	}
-	if there := accounts.Find(ours, second.GetVolumeId()); there.Machine != node {
+	if there := accounts.Find(ours, second.GetVolumeId()); there.Machine != calls.node {
 		t.Errorf("the volume is now %+v", there)
 	}
 
 	use(newer)
-	if err := errors.Join(detach(second), remove(second)); err != nil {
+	if err := errors.Join(calls.unpublish(ctx, second), calls.remove(ctx, second)); err != nil {
 		t.Errorf("with another token of this account: %v", err)
 	}
 	if left := ours.Volumes(); len(left) != 1 {
@@ -207,11 +173,8 @@ func testCredentialsOfAnotherAccount(t *testing.T, ours, theirs accounts.Account
 
 	// Another program finds the volumes itself.
 	other := drivertest.FreeAddress(t)
-	cmd = program(t, append(flags, "--endpoint="+endpoint+"2", "--http-endpoint="+other)...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	drivertest.Ready(t, drivertest.Dial(t, endpoint+"2"))
+	conn, _ = serving(t, nil, append(flags, "--http-endpoint="+other)...)
+	drivertest.Ready(t, conn)
 	eventually(t, "a program that was started with a volume in the account says that it is ready", func() bool {
 		_, text := drivertest.Page(t, "http://"+other+"/readyz")
 		return text == "ok\n"

@@ -71,25 +71,22 @@ func without(flags []string, name string, more ...string) []string {
 
 func TestDoctorFindsWhatIsWrongWithACloud(t *testing.T) {
 	const nowhere = "http://127.0.0.1:1"
-	token := func(text string) func(*testing.T, accounts.Account, []string) []string {
+	type plant func(t *testing.T, a accounts.Account, flags []string) []string
+	token := func(text string) plant {
 		return func(t *testing.T, _ accounts.Account, flags []string) []string {
 			file := filepath.Join(t.TempDir(), "token")
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, os.WriteFile(file, []byte(text), 0o600))
 			return without(flags, "credentials-file", "--credentials-file="+file)
 		}
 	}
-	region := func(name string) func(*testing.T, accounts.Account, []string) []string {
-		return func(_ *testing.T, _ accounts.Account, flags []string) []string {
-			return without(flags, "region", "--region="+name)
-		}
+	instead := func(flag, other string) plant {
+		return func(_ *testing.T, _ accounts.Account, flags []string) []string { return without(flags, flag, other) }
 	}
 	plain := func(_ *testing.T, _ accounts.Account, flags []string) []string { return flags }
 	wrong, denied := doctor.Wrong, fault.AccessDenied
 	tests := map[string]struct {
 		cloud string
-		plant func(t *testing.T, a accounts.Account, flags []string) []string
+		plant plant
 		want  finding
 	}{
 		"digitalocean: nothing":          {"digitalocean", plain, finding{"region", doctor.OK, "", "fra1 has volumes", ""}},
@@ -99,9 +96,9 @@ func TestDoctorFindsWhatIsWrongWithACloud(t *testing.T) {
 		"linode: a bad token":            {"linode", token("bad"), finding{"credentials", wrong, denied, "401", "docs/backends/linode.md#rights"}},
 		"yandex: a bad token":            {"yandex", token("t1.bad"), finding{"credentials", wrong, denied, "Unauthenticated", "docs/backends/yandex.md#rights"}},
 		"digitalocean: no token at all":  {"digitalocean", token(" "), finding{"credentials", wrong, "", "the token is empty", "docs/backends/digitalocean.md#credentials"}},
-		"digitalocean: no volumes there": {"digitalocean", region("nyc2"), finding{"region", wrong, fault.NoZone, "nyc2", "--region"}},
-		"linode: no volumes there":       {"linode", region("us-den-edge-1"), finding{"region", wrong, fault.NoZone, "us-den-edge-1", "--region"}},
-		"yandex: no disks there":         {"yandex", region("ru-central1-x"), finding{"region", wrong, fault.NoZone, "ru-central1-x", "--region"}},
+		"digitalocean: no volumes there": {"digitalocean", instead("region", "--region=nyc2"), finding{"region", wrong, fault.NoZone, "nyc2", "--region"}},
+		"linode: no volumes there":       {"linode", instead("region", "--region=us-den-edge-1"), finding{"region", wrong, fault.NoZone, "us-den-edge-1", "--region"}},
+		"yandex: no disks there":         {"yandex", instead("region", "--region=ru-central1-x"), finding{"region", wrong, fault.NoZone, "ru-central1-x", "--region"}},
 		"digitalocean: a missing right": {"digitalocean", func(_ *testing.T, a accounts.Account, flags []string) []string {
 			a.(accounts.DigitalOcean).SetRules(func(r *digitalocean.Rules) { r.Scopes = "block_storage:read" })
 			return flags
@@ -114,27 +111,17 @@ func TestDoctorFindsWhatIsWrongWithACloud(t *testing.T) {
 			a.(*accounts.Yandex).SetRules(func(r *yandex.Rules) { r.Rights = []string{"DiskService/List"} })
 			return flags
 		}, finding{"credentials", wrong, denied, "read the snapshots of folder", "docs/backends/yandex.md#rights"}},
-		"yandex: a wrong folder": {"yandex", func(_ *testing.T, _ accounts.Account, flags []string) []string {
-			return without(flags, "yandex-folder-id", "--yandex-folder-id=b1gsomebodyelses0000")
-		}, finding{"credentials", wrong, denied, "b1gsomebodyelses0000", "--yandex-folder-id"}},
-		"linode: no metadata service": {"linode", func(_ *testing.T, _ accounts.Account, flags []string) []string {
-			return without(flags, "region", "--metadata-endpoint="+nowhere)
-		}, finding{"metadata", wrong, "", "127.0.0.1:1", "REGION"}},
-		"yandex: no metadata service": {"yandex", func(_ *testing.T, _ accounts.Account, flags []string) []string {
-			return without(flags, "yandex-folder-id", "--metadata-endpoint="+nowhere)
-		}, finding{"metadata", wrong, "", "127.0.0.1:1", "--yandex-folder-id"}},
-		"linode: no way to the API": {"linode", func(_ *testing.T, _ accounts.Account, flags []string) []string {
-			return without(flags, "api-endpoint", "--api-endpoint="+nowhere)
-		}, finding{"api", wrong, "", "127.0.0.1:1", "firewall"}},
+		"yandex: a wrong folder":      {"yandex", instead("yandex-folder-id", "--yandex-folder-id=b1gsomebodyelses0000"), finding{"credentials", wrong, denied, "b1gsomebodyelses0000", "--yandex-folder-id"}},
+		"linode: no metadata service": {"linode", instead("region", "--metadata-endpoint="+nowhere), finding{"metadata", wrong, "", "127.0.0.1:1", "REGION"}},
+		"yandex: no metadata service": {"yandex", instead("yandex-folder-id", "--metadata-endpoint="+nowhere), finding{"metadata", wrong, "", "127.0.0.1:1", "--yandex-folder-id"}},
+		"linode: no way to the API":   {"linode", instead("api-endpoint", "--api-endpoint="+nowhere), finding{"api", wrong, "", "127.0.0.1:1", "firewall"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			account := startAccount(t, tc.cloud, accounts.Options{Machines: 1})
 			flags, err := account.Controller(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			ok(t, err)
 			report, exit := findings(t, append([]string{"--cloud=" + tc.cloud}, tc.plant(t, account, flags)...)...)
 			tc.want.wants(t, report, exit)
 			for _, e := range account.Exchanges() {

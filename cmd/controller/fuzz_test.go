@@ -45,26 +45,16 @@ func (c *frugal) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest
 func FuzzCallsOnLocal(f *testing.F) {
 	dir := f.TempDir()
 	folder, outside := filepath.Join(dir, "pool"), filepath.Join(dir, "outside")
-	if err := errors.Join(os.Mkdir(folder, 0o700), os.MkdirAll(filepath.Join(outside, "volumes"), 0o700)); err != nil {
-		f.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(outside, "volumes", strings.Repeat("a", 32)+".img"), []byte("data"), 0o600); err != nil {
-		f.Fatal(err)
-	}
+	ok(f, errors.Join(os.Mkdir(folder, 0o700), os.MkdirAll(filepath.Join(outside, "volumes"), 0o700)))
+	ok(f, os.WriteFile(filepath.Join(outside, "volumes", strings.Repeat("a", 32)+".img"), []byte("data"), 0o600))
 	bare, err := local.New(f.Context(), local.Config{Node: "node-a", Pools: []pool.Config{{Dir: folder, MountTable: mounts.Table(f, folder)}}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	ok(f, err)
 	f.Cleanup(func() { _ = bare.Close(context.Background()) })
 	names, err := driver.NewNames("local", profile.ScopeNode, "", nil)
-	if err != nil {
-		f.Fatal(err)
-	}
+	ok(f, err)
 	var log drivertest.Log
 	logger, err := driver.NewLogger("error", "json", &log)
-	if err != nil {
-		f.Fatal(err)
-	}
+	ok(f, err)
 	decorated := middleware.Stack(&frugal{Cloud: bare}, wait.Backoff{})
 	service := controller.New(decorated, names)
 	conn := drivertest.Serve(f, driver.Config{Names: names, Features: service.Features(), Log: logger},
@@ -72,9 +62,7 @@ func FuzzCallsOnLocal(f *testing.F) {
 	made, err := csi.NewControllerClient(conn).CreateVolume(drivertest.Waiting(f), &csi.CreateVolumeRequest{
 		Name: "v", CapacityRange: &csi.CapacityRange{RequiredBytes: 1 << 20}, VolumeCapabilities: createRequest("v").GetVolumeCapabilities(),
 	})
-	if err != nil {
-		f.Fatal(err)
-	}
+	ok(f, err)
 	id := made.GetVolume().GetVolumeId()
 	before := drivertest.Tree(f, outside)
 	texts := []string{

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/golden"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/snapshots"
@@ -44,9 +43,7 @@ func TestVolumesOfACloudAreAsFrozen(t *testing.T) {
 	a.create("prod", "unused")
 	_, err := a.account.AddVolume(accounts.Volume{Name: "foreign"})
 	ok(t, err)
-	c, _ := a.open("prod")
-	_, err = c.Attach(t.Context(), used.ID, cloud.NodeID(a.account.Machines()[0]))
-	ok(t, err)
+	a.account.Attached(string(used.ID), a.account.Machines()[0])
 	claimed := filepath.Join(t.TempDir(), "handles")
 	ok(t, os.WriteFile(claimed, []byte(used.ID), 0o600))
 	for _, output := range []string{"json", "table"} {

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -296,19 +292,10 @@ func (h *history) rename(v *thing) {
 	if folder, is := h.account.(*accounts.Yandex); is {
 		folder.ChangeDisk(v.id, func(d *yandex.Disk) { d.Name = name })
 	}
-	if h.account.Name() != "linode" {
-		return
-	}
-	body, err := json.Marshal(map[string]string{"label": name})
-	ok(h.t, err)
-	req, err := http.NewRequestWithContext(h.t.Context(), http.MethodPut, h.account.URL()+"/v4/volumes/"+v.id, bytes.NewReader(body))
-	ok(h.t, err)
-	req.Header.Set("Authorization", "Bearer "+h.account.Token())
-	resp, err := h.account.Memory().Web.RoundTrip(req)
-	ok(h.t, err)
-	text, _ := io.ReadAll(resp.Body)
-	if resp.Body.Close(); resp.StatusCode != http.StatusOK {
-		h.t.Fatalf("rename %s: %d %s", v.id, resp.StatusCode, text)
+	if l, is := h.account.(*accounts.Linode); is {
+		id, err := strconv.Atoi(v.id)
+		ok(h.t, err)
+		ok(h.t, l.Rename(id, name))
 	}
 }
 

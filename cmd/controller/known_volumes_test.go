@@ -80,9 +80,7 @@ func TestAccountRemembersWhatIsMadeAndAttached(t *testing.T) {
 		t.Fatalf("known are %v after %+v, %v", s.volumes(), made, err)
 	}
 	vendor, err := s.opens["key of two"].CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "vendor", Size: cloud.GiB})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	for _, id := range []cloud.VolumeID{vendor.ID, made.ID} {
 		if _, err := n.Attach(t.Context(), id, "node-1"); err != nil {
 			t.Fatal(err)
@@ -116,9 +114,7 @@ func TestAccountReadsEachVolumeThatIsKnown(t *testing.T) {
 		if len(s.known) != 2 {
 			t.Fatalf("known are %v, want 2", s.known)
 		}
-		if err := s.opens["key"].DeleteVolume(t.Context(), s.known[0]); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, s.opens["key"].DeleteVolume(t.Context(), s.known[0]))
 		delete(s.opens, "key")
 		s.text = "newer key"
 		s.want(t, "newer key", nil)

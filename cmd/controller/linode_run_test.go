@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,20 +22,19 @@ import (
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
 )
 
+// onLinode starts the program for an account of Linode.
+func onLinode(t *testing.T, account *emulator.Cloud, log io.Writer, args ...string) (conn *grpc.ClientConn, end func()) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "token")
+	ok(t, os.WriteFile(file, []byte(account.Token+"\n"), 0o600))
+	return serving(t, log, append(args, "--cloud=linode", "--credentials-file="+file, "--api-endpoint="+account.URL, "--cluster-id=prod")...)
+}
+
 // The whole program with an account of Linode. It tests the wiring and the behaviour of this cloud only; the suites test the rest.
 func TestProgramOnLinode(t *testing.T) {
 	account := emulator.Start(t, emulator.Options{Linodes: 1, Durations: emulator.Each(clock.Fixed(30 * time.Millisecond))})
 	machine := account.Linodes()[0]
-	file, endpoint := filepath.Join(t.TempDir(), "token"), "unix://"+filepath.Join(t.TempDir(), "c.sock")
-	if err := os.WriteFile(file, []byte(account.Token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := program(t, "--cloud=linode", "--credentials-file="+file, "--api-endpoint="+account.URL, "--endpoint="+endpoint,
-		"--metadata-endpoint="+account.Metadata(machine), "--cluster-id=prod", "--tag=team=a", "--volume-name-prefix=k8s-")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	conn := drivertest.Dial(t, endpoint)
+	conn, _ := onLinode(t, account, nil, "--metadata-endpoint="+account.Metadata(machine), "--tag=team=a", "--volume-name-prefix=k8s-")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	client := csi.NewControllerClient(conn)
@@ -44,9 +44,7 @@ func TestProgramOnLinode(t *testing.T) {
 		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}, AccessMode: req.GetVolumeCapabilities()[0].GetAccessMode(),
 	}
 	made, err := client.CreateVolume(ctx, req, grpc.WaitForReady(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	vol := made.GetVolume()
 	if vol.GetCapacityBytes() != 10<<30 || vol.GetVolumeContext()["linode.csi.cloudblock.io/device-name"] != "scsi-0Linode_Volume_k8s-pvc-1" ||
 		vol.GetAccessibleTopology()[0].GetSegments()["topology.linode.csi.cloudblock.io/region"] != emulator.DefaultRegion || !account.Volumes()[0].Encrypted {
@@ -78,25 +76,13 @@ func TestProgramOnLinode(t *testing.T) {
 // Snapshots of Linode are an option of the program, which says what they cost.
 func TestProgramKeepsClonesAsSnapshots(t *testing.T) {
 	account := emulator.Start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(30 * time.Millisecond))})
-	file, endpoint := filepath.Join(t.TempDir(), "token"), "unix://"+filepath.Join(t.TempDir(), "c.sock")
-	if err := os.WriteFile(file, []byte(account.Token), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := program(t, "--cloud=linode", "--credentials-file="+file, "--api-endpoint="+account.URL, "--endpoint="+endpoint,
-		"--region="+emulator.DefaultRegion, "--cluster-id=prod", "--linode-snapshots=clones")
 	var log drivertest.Log
-	cmd.Stderr = &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	conn := drivertest.Dial(t, endpoint)
+	conn, _ := onLinode(t, account, &log, "--region="+emulator.DefaultRegion, "--linode-snapshots=clones")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	client := csi.NewControllerClient(conn)
 	made, err := client.CreateVolume(ctx, createRequest("pvc-1"), grpc.WaitForReady(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	id := made.GetVolume().GetVolumeId()
 	snap, err := client.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: id, Parameters: map[string]string{"consistency": "detached"}})
 	if err != nil || !snap.GetSnapshot().GetReadyToUse() || snap.GetSnapshot().GetSourceVolumeId() != id || len(snap.GetSnapshot().GetAccessibleTopology()) != 1 {
@@ -119,28 +105,19 @@ func TestProgramKeepsClonesAsSnapshots(t *testing.T) {
 // A token that lacks a scope is reported before the first pod needs the scope.
 func TestReadinessNamesTheScopesThatAreMissing(t *testing.T) {
 	account := emulator.Start(t, emulator.Options{Rules: emulator.Rules{Scopes: []string{"linodes:read_only", "volumes:read_write"}}})
-	file, endpoint, address := filepath.Join(t.TempDir(), "token"), "unix://"+filepath.Join(t.TempDir(), "c.sock"), drivertest.FreeAddress(t)
-	if err := os.WriteFile(file, []byte(account.Token), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := program(t, "--cloud=linode", "--credentials-file="+file, "--api-endpoint="+account.URL, "--endpoint="+endpoint,
-		"--region="+emulator.DefaultRegion, "--http-endpoint="+address, "--cluster-id=prod")
+	address := drivertest.FreeAddress(t)
 	var log bytes.Buffer
-	cmd.Stderr = &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	conn, end := onLinode(t, account, &log, "--region="+emulator.DefaultRegion, "--http-endpoint="+address)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if _, err := csi.NewIdentityClient(drivertest.Dial(t, endpoint)).Probe(ctx, &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
+	if _, err := csi.NewIdentityClient(conn).Probe(ctx, &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
 		t.Fatal(err)
 	}
 	const lacks = "the API token lacks the scope linodes:read_write"
 	if _, text := drivertest.Page(t, "http://"+address+"/readyz"); !strings.Contains(text, lacks) {
 		t.Errorf("/readyz says %q, want %q", text, lacks)
 	}
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
+	end()
 	if !strings.Contains(log.String(), lacks) {
 		t.Errorf("the log is %s, want %q in it", log.String(), lacks)
 	}

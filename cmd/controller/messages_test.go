@@ -39,9 +39,7 @@ func TestWrongCommandsSayWhatIsWrong(t *testing.T) {
 // TestAMissingSocketFolderIsNamed: the error has the folder, and no pool is created.
 func TestAMissingSocketFolderIsNamed(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	for folder, want := range map[string]string{"none": "/none does not exist", "file": "/file: not a directory"} {
 		args := []string{"--cloud=local", "--local-pool=" + filepath.Join(dir, "pool"), "--node-id=a", "--endpoint=unix://" + filepath.Join(dir, folder, "x.sock")}
 		err := run(t.Context(), args, noEnvironment, &bytes.Buffer{}, &bytes.Buffer{})

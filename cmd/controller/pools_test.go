@@ -27,13 +27,9 @@ func TestTheMetricsOfThePools(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pool")
 	ok(t, os.Mkdir(dir, 0o700))
 	l, err := local.New(t.Context(), local.Config{Pools: []pool.Config{{Dir: dir, MountTable: mounts.Table(t, dir)}}, Node: "n-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	registry := prometheus.NewRegistry()
-	if err := register(registry, newPoolMetrics(l.Usage, zap.NewNop())); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, register(registry, newPoolMetrics(l.Usage, zap.NewNop())))
 	const volumes, copies = `cloudblock_pool_volumes{pool="default"}`, `cloudblock_pool_snapshots{pool="default"}`
 	const missing, size, free = `cloudblock_volume_abnormal{reason="RecordMissing"}`, `cloudblock_pool_size_bytes{pool="default"}`, `cloudblock_pool_free_bytes{pool="default"}`
 	empty := metrics.Of(t, registry)
@@ -59,13 +55,9 @@ func TestTheMetricsOfThePools(t *testing.T) {
 	held := metrics.Of(t, registry)
 	held.Want(t, metrics.Samples{volumes: 2, copies: 1, missing: 0})
 	record := filepath.Join(dir, "volumes", path.Base(string(made.ID))+".json")
-	if err := os.Rename(record, filepath.Join(t.TempDir(), "away")); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Rename(record, filepath.Join(t.TempDir(), "away")))
 	metrics.Of(t, registry).Want(t, metrics.Samples{volumes: 2, copies: 1, missing: 1})
-	if err := os.Rename(dir, dir+"-gone"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Rename(dir, dir+"-gone"))
 	if _, has := metrics.Of(t, registry)[volumes]; has {
 		t.Error("a pool that is missing has samples")
 	}
@@ -75,19 +67,13 @@ func TestTheMetricsOfThePools(t *testing.T) {
 func TestTheMetricsOfAVolumeGroup(t *testing.T) {
 	host := lvm.New(1 << 30)
 	settings := t.TempDir()
-	if err := errors.Join(os.Mkdir(settings+"/devices", 0o755), os.WriteFile(settings+"/devices/cloudblock-vg", nil, 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, errors.Join(os.Mkdir(settings+"/devices", 0o755), os.WriteFile(settings+"/devices/cloudblock-vg", nil, 0o644)))
 	l, err := local.New(t.Context(), local.Config{
 		Pools: []pool.Config{{Name: "fast", Dir: "lvm:vg", LockDir: t.TempDir(), LVMDir: settings, LVM: host}}, Node: "n-1",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	registry := prometheus.NewRegistry()
-	if err := register(registry, newPoolMetrics(l.Usage, zap.NewNop())); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, register(registry, newPoolMetrics(l.Usage, zap.NewNop())))
 	want := func(free, volumes, missing float64) {
 		t.Helper()
 		metrics.Of(t, registry).Want(t, metrics.Samples{
@@ -100,9 +86,7 @@ func TestTheMetricsOfAVolumeGroup(t *testing.T) {
 	want(1<<30, 0, 0)
 	fast := []cloud.Parameter{{Name: local.ParamPool, Value: "fast"}}
 	made, err := l.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "a", Size: size, Parameters: fast})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	want(3*size, 1, 0)
 	host.Volume("cloudblock-" + path.Base(string(made.ID))).Tags = nil
 	want(3*size, 1, 1)

@@ -186,10 +186,8 @@ func (h *history) checkReport(cluster, file string) tally {
 	return said
 }
 
-func (h *history) rowsOf(flags ...string) (rows []row) {
+func (h *history) rowsOf(flags ...string) []row {
 	h.t.Helper()
 	out, err := h.volumes(flags...)
-	ok(h.t, err)
-	ok(h.t, json.Unmarshal([]byte(out), &rows))
-	return rows
+	return listed[row](h.t, out, err)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"os"
 	"reflect"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/golden"
@@ -25,7 +23,7 @@ func (a *inCloud) reported(args ...string) (rows map[string]row, table, notes st
 		var out, stderr bytes.Buffer
 		ok(a.t, run(a.t.Context(), slices.Concat([]string{"volumes"}, a.flags, []string{"--cluster-id=prod", "--output=" + output}, args), noEnvironment, &out, &stderr))
 		if table, notes = out.String(), stderr.String(); output == "json" {
-			ok(a.t, json.Unmarshal(out.Bytes(), &list))
+			list = listed[row](a.t, out.String(), nil)
 		}
 	}
 	rows = map[string]row{}
@@ -77,9 +75,8 @@ func TestUnusedTellsWhatHasNoDate(t *testing.T) {
 	if n := strings.Count(table, "unattached now, time unknown"); n != 3 {
 		t.Errorf("the table says of %d that their time is unknown, want 3:\n%s", n, table)
 	}
-	var sums []sum
 	out, err := a.volumes("--claimed="+file, "--unused=30d", "--price=0.1", "--sum-by=namespace", "--output=json")
-	ok(t, errors.Join(err, json.Unmarshal([]byte(out), &sums)))
+	sums := listed[sum](t, out, err)
 	for _, s := range sums {
 		if s.Unused == "yes" && s.Volumes != 1 || s.Unused == unknown && s.Volumes != 3 || *s.Price != s.GiB/10 || len(sums) != 2 {
 			t.Errorf("the sums are %s, want one volume that is unused and three of which that is unknown, apart", out)
@@ -156,9 +153,8 @@ func TestReportOfAPool(t *testing.T) {
 	p, dir := newPool(t)
 	kept, lost := p.Handle(newVolume(t, p, "kept").ID).String(), p.Handle(newVolume(t, p, "lost").ID).String()
 	file := objectsFile(t, 2*time.Hour, pvOf("data-kept", kept), claimOf("data-kept", "True", time.Now().Add(-40*24*time.Hour)))
-	var sums []sum
 	out, err := volumes(t, dir, "--claimed="+file, "--sum-by=orphan", "--output=json")
-	if ok(t, errors.Join(err, json.Unmarshal([]byte(out), &sums))); len(sums) != 2 || sums[1].Orphan != "yes" || sums[1].Volumes != 1 {
+	if sums := listed[sum](t, out, err); len(sums) != 2 || sums[1].Orphan != "yes" || sums[1].Volumes != 1 {
 		t.Errorf("the sums are %s, want one orphan", out)
 	}
 	out, err = volumes(t, dir, "--claimed="+file, "--unused=30d", "--output=csv")
@@ -210,9 +206,7 @@ func TestReportIsAsFrozen(t *testing.T) {
 	a.create("test", "theirs")
 	_, err := a.account.AddVolume(accounts.Volume{Name: "foreign"})
 	ok(t, err)
-	c, _ := a.open("prod")
-	_, err = c.Attach(t.Context(), used.ID, cloud.NodeID(a.account.Machines()[0]))
-	ok(t, err)
+	a.account.Attached(string(used.ID), a.account.Machines()[0])
 	file := objectsFile(t, 2*time.Hour, pvOf("data-used", string(used.ID)), claimOf("data-used", "False", time.Now()),
 		pvOf("data-idle", string(idle.ID)), claimOf("data-idle", "True", time.Now().Add(-1000*time.Hour)))
 	for _, output := range []string{"json", "csv", "table"} {

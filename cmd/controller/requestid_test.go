@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"path/filepath"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -48,20 +48,12 @@ func TestOneIDJoinsTheLinesOfARequest(t *testing.T) {
 		t.Run(cloud, func(t *testing.T) {
 			t.Parallel()
 			account := startAccount(t, cloud, accounts.Options{Machines: 1, Takes: clock.Fixed(1500 * time.Millisecond)})
-			dir, log := t.TempDir(), &drivertest.Log{}
-			flags, err := account.Controller(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			endpoint := "unix://" + filepath.Join(dir, "c.sock")
-			cmd := program(t, append(flags, "--cloud="+cloud, "--endpoint="+endpoint, "--log-level=debug")...)
-			cmd.Stderr = log
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-			client := csi.NewControllerClient(drivertest.Dial(t, endpoint))
-			id := leaveWhileItAttaches(t, client, account)
+			flags, err := account.Controller(t.TempDir())
+			ok(t, err)
+			log := &drivertest.Log{}
+			conn, end := serving(t, log, append(flags, "--cloud="+cloud, "--log-level=debug")...)
+			calls := sidecars{csi.NewControllerClient(conn), account.Machines()[0]}
+			vol := calls.leaveWhileItAttaches(t, account)
 			eventually(t, "the program reads how the attach stands after its caller has gone", func() bool {
 				lines := logLines(t, log.String())
 				at := slices.IndexFunc(lines, func(l logLine) bool { return l.Msg == "rpc" && l.Method == "ControllerPublishVolume" })
@@ -71,45 +63,32 @@ func TestOneIDJoinsTheLinesOfARequest(t *testing.T) {
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			if _, err := client.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: id, NodeId: account.Machines()[0]}); err != nil {
+			if err := errors.Join(calls.unpublish(ctx, vol), calls.remove(ctx, vol)); err != nil {
 				t.Error(err)
 			}
-			if _, err := client.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id}); err != nil {
-				t.Error(err)
-			}
-			_, _ = cmd.Process.Kill(), cmd.Wait()                        // now log holds every line that the program has written
+			end()                                                        // now log holds every line that the program has written
 			checkJoined(t, logLines(t, log.String()), cloud != "linode") // Linode's API has no ids of requests
 		})
 	}
 }
 
-// leaveWhileItAttaches creates a volume, begins to attach it, and cancels the call when the cloud has begun. It returns the
-// volume's id.
-func leaveWhileItAttaches(t *testing.T, client csi.ControllerClient, account accounts.Account) string {
+// leaveWhileItAttaches creates a volume, begins to attach it, and cancels the call when the cloud has begun.
+func (s sidecars) leaveWhileItAttaches(t *testing.T, account accounts.Account) *csi.Volume {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	req := createRequest("pvc-1")
-	made, err := client.CreateVolume(ctx, req, grpc.WaitForReady(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	made, err := s.controller.CreateVolume(ctx, createRequest("pvc-1"), grpc.WaitForReady(true))
+	ok(t, err)
 	vol := made.GetVolume()
 	calling, leave := context.WithCancel(ctx)
 	answered := make(chan error, 1)
-	go func() {
-		_, err := client.ControllerPublishVolume(calling, &csi.ControllerPublishVolumeRequest{
-			VolumeId: vol.GetVolumeId(), NodeId: account.Machines()[0], VolumeContext: vol.GetVolumeContext(),
-			VolumeCapability: req.GetVolumeCapabilities()[0],
-		})
-		answered <- err
-	}()
+	go func() { answered <- s.publish(calling, vol) }()
 	eventually(t, "the cloud attaches", func() bool { return account.Busy(vol.GetVolumeId()) })
 	leave()
 	if err := <-answered; err == nil {
 		t.Error("ControllerPublishVolume ended well before its caller went, so the test proves nothing")
 	}
-	return vol.GetVolumeId()
+	return vol
 }
 
 // checkJoined checks the lines of each call.

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -60,6 +62,18 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// serving starts the program on a socket, until the test ends or end is called, and returns a connection to it.
+func serving(t *testing.T, log io.Writer, args ...string) (conn *grpc.ClientConn, end func()) {
+	t.Helper()
+	endpoint := "unix://" + filepath.Join(t.TempDir(), "c.sock")
+	cmd := program(t, append(args, "--endpoint="+endpoint)...)
+	cmd.Stderr = log
+	ok(t, cmd.Start())
+	end = sync.OnceFunc(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	t.Cleanup(end)
+	return drivertest.Dial(t, endpoint), end
+}
+
 // mounted makes these folders look like mount points of separate filesystems until the test ends.
 func mounted(t testing.TB, folders ...string) {
 	t.Helper()
@@ -69,9 +83,7 @@ func mounted(t testing.TB, folders ...string) {
 
 func TestExitCodes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(file, nil, 0o600))
 	tests := map[string]struct {
 		args []string
 		code int
@@ -105,16 +117,8 @@ func TestProgramOnLocal(t *testing.T) {
 		"--endpoint="+endpoint, "--http-endpoint="+address, "--cluster-id=c1")
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	stopped := false
-	t.Cleanup(func() {
-		if !stopped {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		}
-	})
+	ok(t, cmd.Start())
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
 	conn := drivertest.Dial(t, endpoint)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -129,12 +133,8 @@ func TestProgramOnLocal(t *testing.T) {
 	}
 	driveLocal(ctx, t, csi.NewControllerClient(conn), here)
 	wantPage(t, address, "readyz", http.StatusOK, "")
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	err = cmd.Wait()
-	stopped = true
-	if err != nil {
+	ok(t, cmd.Process.Signal(syscall.SIGTERM))
+	if err := cmd.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v, want exit 0\n%s", err, log.String())
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "c.sock")); err == nil {
@@ -144,18 +144,12 @@ func TestProgramOnLocal(t *testing.T) {
 
 func driveLocal(ctx context.Context, t *testing.T, client csi.ControllerClient, here *csi.Topology) {
 	t.Helper()
-	req := &csi.CreateVolumeRequest{
-		Name: "pvc-1", CapacityRange: &csi.CapacityRange{RequiredBytes: 5_000_000},
-		VolumeCapabilities: []*csi.VolumeCapability{{
-			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
-			AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
-		}},
-		AccessibilityRequirements: &csi.TopologyRequirement{Requisite: []*csi.Topology{here}},
-	}
+	req := createRequest("pvc-1")
+	req.CapacityRange.RequiredBytes = 5_000_000
+	req.VolumeCapabilities[0].AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
+	req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{here}}
 	first, err := client.CreateVolume(ctx, req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	second, err := client.CreateVolume(ctx, req)
 	if err != nil || !proto.Equal(first, second) {
 		t.Errorf("the second CreateVolume = %v, %v, want %v", second, err, first)
@@ -195,9 +189,7 @@ func TestReachabilityAsksSeldom(t *testing.T) {
 		return bad
 	}}
 	registry := prometheus.NewRegistry()
-	if err := r.register(registry); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, r.register(registry))
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 5 {

@@ -41,9 +41,7 @@ func TestTheControllerShowsNoSecret(t *testing.T) {
 func showNoSecret(t *testing.T, account accounts.Account, variable bool) {
 	dir, address, log := t.TempDir(), drivertest.FreeAddress(t), &drivertest.Log{}
 	flags, err := account.Controller(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	file, env := credentialsOf(t, account, flags)
 	secrets := secretsIn(t, file)
 	if variable {
@@ -55,9 +53,7 @@ func showNoSecret(t *testing.T, account accounts.Account, variable bool) {
 	if variable {
 		cmd.Env = append(cmd.Env, env)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	conn := drivertest.Dial(t, endpoint)
 	drivertest.Ready(t, conn)
@@ -100,9 +96,7 @@ func credentialsOf(t *testing.T, account accounts.Account, flags []string) (text
 	for _, flag := range flags {
 		if path, is := strings.CutPrefix(flag, "--credentials-file="); is {
 			held, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ok(t, err)
 			return string(held), backends[account.Name()].tokenVariable + "=" + strings.TrimSpace(string(held))
 		}
 	}

@@ -28,14 +28,19 @@ func volumes(t *testing.T, dir string, args ...string) (string, error) {
 	return out.String(), err
 }
 
+// listed returns the rows that the sub-command has printed, or the sums.
+func listed[T row | sum](t *testing.T, out string, err error) (rows []T) {
+	t.Helper()
+	ok(t, errors.Join(err, json.Unmarshal([]byte(out), &rows)))
+	return rows
+}
+
 func newPool(t *testing.T) (*files.Pool, string) {
 	t.Helper()
 	dir := t.TempDir()
 	mounted(t, dir)
 	p, err := files.Open(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mountTable})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	return p, dir
 }
 
@@ -43,9 +48,7 @@ func newVolume(t *testing.T, p *files.Pool, name string) pool.Record {
 	t.Helper()
 	r, err := p.Create(t.Context(), pool.NewVolume{Name: name, Size: pool.SmallestVolume, Tags: []pool.Pair{
 		{Name: "cloudblock-pvc-namespace", Value: "shop"}, {Name: "cloudblock-pvc", Value: "data-" + name}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	return r
 }
 
@@ -60,27 +63,15 @@ func TestVolumesListsOrphansToo(t *testing.T) {
 		os.WriteFile(filepath.Join(folder, string(broken.ID)+".json"), []byte("{"), 0o600),
 		os.WriteFile(filepath.Join(folder, "notes\x1b[2J.txt"), nil, 0o600),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 	}
 	image, err := os.Open(p.ImagePath(whole.ID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	defer func() { _ = image.Close() }()
-	if err := unix.Flock(int(image.Fd()), unix.LOCK_SH); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, unix.Flock(int(image.Fd()), unix.LOCK_SH))
 
 	out, err := volumes(t, dir, "--output", "json", "--node-id", "n1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows []row
-	if err := json.Unmarshal([]byte(out), &rows); err != nil {
-		t.Fatal(err)
-	}
+	rows := listed[row](t, out, err)
 	got := map[string]row{}
 	for _, r := range rows {
 		got[strings.TrimPrefix(r.ID, "n1/default/")] = r
@@ -99,9 +90,7 @@ func TestVolumesListsOrphansToo(t *testing.T) {
 	}
 
 	table, err := volumes(t, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	for _, word := range []string{"CLAIM", "n1/default/" + string(whole.ID), "shop/data-whole", "16 MiB", "an open file", "image without record"} {
 		if !strings.Contains(table, word) {
 			t.Errorf("the table lacks %q:\n%s", word, table)
@@ -115,9 +104,7 @@ func TestVolumesListsOrphansToo(t *testing.T) {
 // L4: the note about what is damaged does not send an operator to --delete while the data may be there.
 func TestVolumesAdvisesToPutBackWhatIsMissing(t *testing.T) {
 	p, dir := newPool(t)
-	if err := os.Remove(filepath.Join(dir, "volumes", string(newVolume(t, p, "bare").ID)+".json")); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Remove(filepath.Join(dir, "volumes", string(newVolume(t, p, "bare").ID)+".json")))
 	var out, notes bytes.Buffer
 	err := run(t.Context(), []string{"volumes", "--cloud", "local", "--local-pool", dir}, noEnvironment, &out, &notes)
 	if want := "put back what is missing"; err != nil || !strings.Contains(notes.String(), "1 of 1 are damaged") || !strings.Contains(notes.String(), want) {
@@ -131,25 +118,17 @@ func TestVolumesDeletesExactlyOneThatIsFree(t *testing.T) {
 	a, b := newVolume(t, p, "a"), newVolume(t, p, "b")
 
 	image, err := os.Open(p.ImagePath(a.ID))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Flock(int(image.Fd()), unix.LOCK_SH); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
+	ok(t, unix.Flock(int(image.Fd()), unix.LOCK_SH))
 	if _, err := volumes(t, dir, "--delete", p.Handle(a.ID).String()); !errors.Is(err, fault.Precondition) {
 		t.Errorf("delete of a volume in use = %v, want %v", err, fault.Precondition)
 	}
-	if err := image.Close(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, image.Close())
 	if _, err := volumes(t, dir, "--delete", "n2/default/"+string(a.ID)); !errors.Is(err, fault.NotFound) {
 		t.Errorf("delete of another node's volume = %v, want %v", err, fault.NotFound)
 	}
 	// An orphan is deleted by its id in the list.
-	if err := os.Truncate(filepath.Join(dir, "volumes", string(a.ID)+".json"), 5); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Truncate(filepath.Join(dir, "volumes", string(a.ID)+".json"), 5))
 	if out, err := volumes(t, dir, "--delete", p.Handle(a.ID).String()); err != nil || out != "deleted volume n1/default/"+string(a.ID)+"\n" {
 		t.Errorf("delete = %q, %v", out, err)
 	}
@@ -242,14 +221,9 @@ func TestAListIsKnownByWhatItClaims(t *testing.T) {
 // L4: a file that is no snapshot has no id, so the table has its name, and no row offers an id that --delete refuses.
 func TestVolumesNamesAForeignFileAmongSnapshots(t *testing.T) {
 	_, dir := newPool(t)
-	if err := os.WriteFile(filepath.Join(dir, "snapshots", "notes.txt"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(filepath.Join(dir, "snapshots", "notes.txt"), nil, 0o600))
 	out, err := volumes(t, dir, "--output", "json")
-	var rows []row
-	if err := errors.Join(err, json.Unmarshal([]byte(out), &rows)); err != nil {
-		t.Fatal(err)
-	}
+	rows := listed[row](t, out, err)
 	if len(rows) != 1 || rows[0].ID != "" || rows[0].Kind != kindSnapshot || rows[0].File != "notes.txt" {
 		t.Errorf("the rows are %+v, want one without an id", rows)
 	}
@@ -265,25 +239,14 @@ func TestVolumesShowsAndDeletesSnapshots(t *testing.T) {
 	var ids []string
 	for _, name := range []string{"whole", "bare"} {
 		made, err := snapshots.Add(dir, vol.ID, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		ids = append(ids, p.Handle(made).Snapshot())
 	}
 	bare := strings.TrimPrefix(ids[1], "n1/default/snap-")
-	if err := os.Remove(filepath.Join(dir, "snapshots", bare+".json")); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Remove(filepath.Join(dir, "snapshots", bare+".json")))
 	out, err := volumes(t, dir, "--output", "json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows []row
-	if err := json.Unmarshal([]byte(out), &rows); err != nil {
-		t.Fatal(err)
-	}
 	states := map[string]string{}
-	for _, r := range rows {
+	for _, r := range listed[row](t, out, err) {
 		states[r.ID] = r.State + " " + r.SnapshotOf
 	}
 	for id, want := range map[string]string{

@@ -1,12 +1,10 @@
 package cloud_test
 
 import (
-	"errors"
 	"math"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
 func TestBytesString(t *testing.T) {
@@ -64,22 +62,5 @@ func TestFitsExisting(t *testing.T) {
 				t.Errorf("FitsButForSize = %v, want %v", got, tc.butForIt)
 			}
 		})
-	}
-}
-
-func TestNoSnapshotsAnswersUnsupported(t *testing.T) {
-	var s cloud.NoSnapshots
-	ctx := t.Context()
-	_, create := s.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{})
-	_, find := s.FindSnapshot(ctx, "")
-	_, get := s.GetSnapshot(ctx, "")
-	_, list := s.ListSnapshots(ctx, "", cloud.Page{})
-	for call, err := range map[string]error{
-		"CreateSnapshot": create, "FindSnapshot": find, "GetSnapshot": get,
-		"ListSnapshots": list, "DeleteSnapshot": s.DeleteSnapshot(ctx, ""),
-	} {
-		if !errors.Is(err, fault.Unsupported) {
-			t.Errorf("%s = %v, want %v", call, err, fault.Unsupported)
-		}
 	}
 }

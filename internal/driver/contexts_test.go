@@ -119,9 +119,7 @@ func TestPublishContextIsFresher(t *testing.T) {
 func TestContextsOfAVendor(t *testing.T) {
 	const vendor, key = "dobs.csi.digitalocean.com", "dobs.csi.digitalocean.com/volume-name"
 	n, err := driver.NewNames("digitalocean", profile.ScopeRegion, vendor, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ours := driver.PublishContext{DeviceName: "scsi-0DO_Volume_pvc-1", Serial: "pvc-1", Size: 5}
 	told := n.EncodePublishContext(ours)
 	if want := (map[string]string{
@@ -248,9 +246,7 @@ func FuzzParseMkfsOptions(f *testing.F) {
 func TestContextsOfLinodesDriver(t *testing.T) {
 	const vendor, path = "linodebs.csi.linode.com", "/dev/disk/by-id/scsi-0Linode_Volume_pvc-1"
 	n, err := driver.NewNames("linode", profile.ScopeRegion, vendor, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := n.Segments("us-ord"); !reflect.DeepEqual(got, map[string]string{"topology.linode.com/region": "us-ord"}) {
 		t.Errorf("Segments = %v, want the vendor's label and no other", got)
 	}

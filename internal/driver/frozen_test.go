@@ -16,9 +16,7 @@ import (
 // TestContextsAreAsFrozen: PersistentVolumes and VolumeAttachments of an earlier version have these keys.
 func TestContextsAreAsFrozen(t *testing.T) {
 	n, err := driver.NewNames("digitalocean", profile.ScopeRegion, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	volume := driver.VolumeContext{
 		DeviceName: "scsi-0DO_Volume_pvc-1", Serial: "0001", Size: 1 << 30, Content: driver.ContentBlank, MkfsOptions: []string{"-m", "0"},
 		FormatNonZero: true, LUKS: true, Limits: driver.IOLimits{ReadIOPS: 100, WriteIOPS: 200, ReadBandwidth: 1 << 20, WriteBandwidth: 2 << 20},

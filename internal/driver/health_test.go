@@ -44,9 +44,7 @@ func TestIdleConnectionsDoNotStopTheProbes(t *testing.T) {
 	for probes, failed, left := 0, 0, clients; left > 0; probes++ {
 		select {
 		case err := <-opened:
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			left--
 		default:
 		}
@@ -153,23 +151,15 @@ func TestIdleClient(t *testing.T) {
 		t.Skip("only as the client of TestIdleConnectionsDoNotStopTheProbes")
 	}
 	server, err := net.ResolveTCPAddr("tcp", spec[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	count, _ := strconv.Atoi(spec[1])
 	number, _ := strconv.Atoi(spec[2])
 	to := &unix.SockaddrInet4{Port: server.Port, Addr: [4]byte(server.IP.To4())}
 	for i := range count {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, byte(10 + number)}}); err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Connect(fd, to); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, byte(10 + number)}}))
+		must(t, unix.Connect(fd, to))
 		request := []string{"", "G", "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"}[i%3]
 		_, _ = unix.Write(fd, []byte(request)) // the server may have closed it
 	}

@@ -15,9 +15,7 @@ import (
 func TestNewLogger(t *testing.T) {
 	var out bytes.Buffer
 	log, err := driver.NewLogger("warn", "json", &out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	log.Info("not this")
 	log.Warn("this", zap.String("a", "b"))
 	var line map[string]any
@@ -45,9 +43,7 @@ func TestSecretShowsNothing(t *testing.T) {
 	holder := struct{ Token driver.Secret }{secret}
 	var out bytes.Buffer
 	log, err := driver.NewLogger("debug", "json", &out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	log.Info("x", zap.Any("a", secret), zap.Any("b", holder), zap.Stringer("c", secret), zap.Reflect("d", &holder))
 	if encoded, err := json.Marshal(holder); err != nil || string(encoded) != `{"Token":"***"}` {
 		t.Errorf("JSON is %s, %v", encoded, err)

@@ -150,9 +150,7 @@ func TestZone(t *testing.T) {
 // place alone.
 func TestARegionBesideAZone(t *testing.T) {
 	n, err := driver.NewNames("yandex", profile.ScopeZone, "yandex.csi.flant.com", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const zone, region = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
 	want := map[string]string{zone: "ru-central1-d", region: "ru-central1"}
 	if got := n.Segments("ru-central1-d"); !reflect.DeepEqual(got, want) {

@@ -22,9 +22,7 @@ func TestNodeIdentity(t *testing.T) {
 		t.Errorf("NodeGetInfo = %v, %v, want %v", got, err, want)
 	}
 	caps, err := node.NodeGetCapabilities(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, want := range driver.NodeCapabilities(true) {
 		if !proto.Equal(caps.GetCapabilities()[i], want) {
 			t.Errorf("capability %d = %v, want %v", i, caps.GetCapabilities()[i], want)

@@ -25,7 +25,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
-var eventually = expect.Eventually
+var must, eventually = expect.NoError, expect.Eventually
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -55,9 +55,7 @@ func start(t *testing.T, h handlers, change func(*driver.Config)) *running {
 	t.Helper()
 	r := &running{log: &drivertest.Log{}, socket: filepath.Join(t.TempDir(), "csi.sock"), http: drivertest.FreeAddress(t)}
 	log, err := driver.NewLogger("debug", "json", r.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cfg := driver.Config{
 		Names: names(t), Version: "v1", Commit: "abc", Endpoint: "unix://" + r.socket, HTTPEndpoint: r.http,
 		Log: log, Grace: drivertest.Patience,
@@ -114,9 +112,7 @@ func TestPluginCapabilitiesFollowTheFeatures(t *testing.T) {
 	} {
 		r := start(t, handlers{}, func(cfg *driver.Config) { cfg.Features = features })
 		caps, err := csi.NewIdentityClient(r.conn).GetPluginCapabilities(waiting(t), &csi.GetPluginCapabilitiesRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var got []string
 		for _, c := range caps.GetCapabilities() {
 			got = append(got, c.GetService().GetType().String()+"/"+c.GetVolumeExpansion().GetType().String())
@@ -258,44 +254,37 @@ func TestServeDrains(t *testing.T) {
 	}
 }
 
+// L9: a call may be in the kernel, on a disk that hangs, so that it does not end with its context. The next program waits for what this
+// one releases after Serve.
 func TestServeStopsAfterGrace(t *testing.T) {
-	entered := make(chan struct{})
-	r := start(t, handlers{create: func(ctx context.Context, _ *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-		close(entered)
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}}, func(c *driver.Config) { c.Grace = 50 * time.Millisecond })
-	answered := make(chan error, 1)
-	go func() { answered <- r.create(t, &csi.CreateVolumeRequest{Name: "n"}) }()
-	<-entered
-	r.stop()
-	if err := <-r.stopped; err == nil || !strings.Contains(err.Error(), "still running") {
-		t.Errorf("Serve = %v, want an error about calls still running", err)
-	}
-	if err := <-answered; err == nil {
-		t.Error("the call that outlived the grace period got an answer without error")
-	}
-}
-
-// L9: a call may be in the kernel, on a disk that hangs. The next program waits for what this one releases after Serve.
-func TestServeStopsWhileACallHangs(t *testing.T) {
-	entered, leave := make(chan struct{}), make(chan struct{})
-	r := start(t, handlers{create: func(context.Context, *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-		close(entered)
-		<-leave
-		return &csi.CreateVolumeResponse{}, nil
-	}}, func(c *driver.Config) { c.Grace = 50 * time.Millisecond })
-	t.Cleanup(func() { close(leave) })
-	go func() { _ = r.create(t, &csi.CreateVolumeRequest{Name: "n"}) }()
-	<-entered
-	r.stop()
-	select {
-	case err := <-r.stopped:
-		if err == nil || !strings.Contains(err.Error(), "still running") {
-			t.Errorf("Serve = %v, want an error about calls still running", err)
-		}
-	case <-waiting(t).Done():
-		t.Error("Serve waits for a call that does not end with its context")
+	for name, hangs := range map[string]bool{"a call that ends with its context": false, "a call that hangs": true} {
+		t.Run(name, func(t *testing.T) {
+			entered, leave := make(chan struct{}), make(chan struct{})
+			r := start(t, handlers{create: func(ctx context.Context, _ *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+				close(entered)
+				<-ctx.Done()
+				if hangs {
+					<-leave
+				}
+				return nil, ctx.Err()
+			}}, func(c *driver.Config) { c.Grace = 50 * time.Millisecond })
+			t.Cleanup(func() { close(leave) })
+			answered := make(chan error, 1)
+			go func() { answered <- r.create(t, &csi.CreateVolumeRequest{Name: "n"}) }()
+			<-entered
+			r.stop()
+			select {
+			case err := <-r.stopped:
+				if err == nil || !strings.Contains(err.Error(), "still running") {
+					t.Errorf("Serve = %v, want an error about calls still running", err)
+				}
+			case <-waiting(t).Done():
+				t.Fatal("Serve waits for a call that does not end with its context")
+			}
+			if err := <-answered; err == nil {
+				t.Error("the call that outlived the grace period got an answer without error")
+			}
+		})
 	}
 }
 

@@ -32,13 +32,9 @@ func TestSocketPath(t *testing.T) {
 func TestServeReplacesAStaleSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "stale.sock")
 	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	left.SetUnlinkOnClose(false) // as kill -9 does
-	if err := left.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, left.Close())
 	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != os.ModeSocket {
 		t.Fatalf("no stale socket to begin with: %v, %v", info, err)
 	}
@@ -50,32 +46,22 @@ func TestServeRefusesWhatIsThere(t *testing.T) {
 	put := map[string]func(t *testing.T, path string){
 		"a socket that somebody serves": func(t *testing.T, path string) {
 			l, err := net.Listen("unix", path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { _ = l.Close() })
 		},
 		"a socket of another kind, on which a connect says nothing": func(t *testing.T, path string) {
 			l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { _ = l.Close() })
 		},
 		"a file": func(t *testing.T, path string) {
-			if err := os.WriteFile(path, []byte("data"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, []byte("data"), 0o600))
 		},
 		"a folder": func(t *testing.T, path string) {
-			if err := os.Mkdir(path, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(path, 0o700))
 		},
 		"a link": func(t *testing.T, path string) {
-			if err := os.Symlink(path+".elsewhere", path); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Symlink(path+".elsewhere", path))
 		},
 	}
 	for name, put := range put {
@@ -83,9 +69,7 @@ func TestServeRefusesWhatIsThere(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "csi.sock")
 			put(t, path)
 			before, err := os.Lstat(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			err = driver.Serve(waiting(t), driver.Config{Names: names(t), Endpoint: "unix://" + path}, func(grpc.ServiceRegistrar) {})
 			if err == nil || !strings.Contains(err.Error(), path) {
 				t.Errorf("Serve = %v, want an error that names the path", err)
@@ -99,9 +83,7 @@ func TestServeRefusesWhatIsThere(t *testing.T) {
 
 func TestServeRefusesAnHTTPAddressInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	path := filepath.Join(t.TempDir(), "csi.sock")
 	err = driver.Serve(waiting(t), driver.Config{

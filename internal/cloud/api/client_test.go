@@ -16,22 +16,20 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
-// transport answers every request in one way.
-type transport func(*http.Request) (*http.Response, error)
+var must = expect.NoError
 
-func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func answers(status int, kind, body string) transport {
-	return func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body))}, nil
-	}
+// answers answers every request in one way.
+func answers(status int, kind, body string) cloudtest.RoundTripper {
+	return func(r *http.Request) (*http.Response, error) { return cloudtest.Answer(r, status, kind, body), nil }
 }
 
-func fails(err error) transport {
+func fails(err error) cloudtest.RoundTripper {
 	return func(*http.Request) (*http.Response, error) { return nil, err }
 }
 
@@ -65,19 +63,19 @@ func TestEachOutcomeOfARequestBecomesItsKind(t *testing.T) {
 		"a connection that broke while it waited": {fails(&net.OpError{Op: "read", Err: io.EOF}), fault.Unavailable, fault.Uncertain},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			var into struct{ N int }
-			err := client(tc.base).Do(t.Context(), api.Request{Doing: "read it", Method: "GET", Path: "/it"}, &into)
-			if fault.Of(err) != tc.read {
-				t.Errorf("a read ends with %v, want the kind %q", err, tc.read)
-			}
-			w := ops.NewWrite(t.Context(), budget.Write)
-			err = client(tc.base).Do(t.Context(), api.Request{Doing: "change it", Method: "POST", Path: "/it", Write: w}, &into)
-			if fault.Of(err) != tc.write {
-				t.Errorf("a write ends with %v, want the kind %q", err, tc.write)
-			}
-		})
+		t.Run(name, func(t *testing.T) { ends(t, client(tc.base), tc.read, tc.write) })
 	}
+}
+
+// ends fails the test unless a read and a write have these kinds.
+func ends(t *testing.T, c *api.Client, read, write fault.Kind) {
+	t.Helper()
+	var into struct{ N int }
+	err := c.Do(t.Context(), api.Request{Doing: "read it", Method: "GET", Path: "/it"}, &into)
+	expect.Kind(t, "a read", err, read)
+	w := ops.NewWrite(t.Context(), budget.Write)
+	err = c.Do(t.Context(), api.Request{Doing: "change it", Method: "POST", Path: "/it", Write: w}, &into)
+	expect.Kind(t, "a write", err, write)
 }
 
 // A1: what must be sent soon after a read is not sent on a connection that comes too late, nor repeated on one by the transport. Its answer
@@ -123,9 +121,7 @@ func TestAWriteThatFindsNoConnectionInTimeWasNotSent(t *testing.T) {
 					return c.Do(t.Context(), api.Request{Doing: "change it", Method: "POST", Path: "/it", Write: w}, &into)
 				}
 				if tc.closed {
-					if err := send(); err != nil {
-						t.Fatal(err)
-					}
+					must(t, send())
 					closed.Store(true)
 				}
 				if err := send(); !errors.Is(err, tc.want) {
@@ -147,7 +143,7 @@ func TestAWriteThatFindsNoConnectionInTimeWasNotSent(t *testing.T) {
 // A1: a write whose time ends when it just got its connection may have been written, so its outcome is unknown.
 func TestAWriteThatIsLateOnItsConnectionMayHaveBeenSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := client(transport(func(r *http.Request) (*http.Response, error) { // as net/http does
+		c := client(cloudtest.RoundTripper(func(r *http.Request) (*http.Response, error) { // as net/http does
 			<-r.Context().Done()
 			httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{})
 			return nil, context.Cause(r.Context())
@@ -231,9 +227,7 @@ func TestARequestTakesFromBothOfItsBudgets(t *testing.T) {
 			c := client(answers(200, "application/json", `{"n":1}`))
 			c.Governor, c.Class = budgets[0], func(api.Request) *budget.Governor { return budgets[1] }
 			var into struct{ N int }
-			if err := c.Do(t.Context(), api.Request{Method: "GET", Path: "/it"}, &into); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Do(t.Context(), api.Request{Method: "GET", Path: "/it"}, &into))
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			if err := c.Do(ctx, api.Request{Method: "GET", Path: "/it"}, &into); fault.Of(err) != fault.Unavailable {
@@ -262,7 +256,7 @@ func TestAnAnswerIsAboutTheBudgetOfItsLimit(t *testing.T) {
 				all := budget.New(budget.Config{Windows: []budget.Window{{Calls: 5, Per: time.Hour}}})
 				class := budget.New(budget.Config{Windows: []budget.Window{{Calls: 9, Per: time.Hour, FromHeaders: true}}})
 				base := answers(200, "application/json", `{"n":1}`)
-				c := client(transport(func(r *http.Request) (*http.Response, error) {
+				c := client(cloudtest.RoundTripper(func(r *http.Request) (*http.Response, error) {
 					resp, err := base(r)
 					resp.Header.Set("Ratelimit-Limit", limit)
 					resp.Header.Set("Ratelimit-Remaining", "0")
@@ -270,14 +264,10 @@ func TestAnAnswerIsAboutTheBudgetOfItsLimit(t *testing.T) {
 				}))
 				c.Governor, c.Class = all, func(api.Request) *budget.Governor { return class }
 				var into struct{ N int }
-				if err := c.Do(t.Context(), api.Request{Method: "GET", Path: "/it"}, &into); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.Do(t.Context(), api.Request{Method: "GET", Path: "/it"}, &into))
 				for name, g := range map[string]*budget.Governor{"all": all, "class": class} {
 					began := time.Now()
-					if err := g.Acquire(t.Context(), budget.Detach); err != nil {
-						t.Fatal(err)
-					}
+					must(t, g.Acquire(t.Context(), budget.Detach))
 					if waited := time.Since(began) > 0; waited != (name == spent) {
 						t.Errorf("the budget of %s is spent: %v, want that of %s", name, waited, spent)
 					}

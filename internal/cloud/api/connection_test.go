@@ -59,9 +59,7 @@ func TestAConnectionThatIsLostIsReplaced(t *testing.T) {
 			var answer struct{}
 			return c.Do(t.Context(), api.Request{Method: http.MethodGet, Path: "/volumes"}, &answer)
 		}
-		if err := read(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, read())
 		forgotten.Store(true)
 		lost := time.Now()
 		for err := read(); err != nil; err = read() {

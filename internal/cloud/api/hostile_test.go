@@ -16,6 +16,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
@@ -60,7 +61,7 @@ func (e endless) Read(p []byte) (int, error) {
 func TestAnAnswerWithoutEndIsAnError(t *testing.T) {
 	for status, limit := range map[int]int64{200: 4 << 20, 422: 64 << 10, 503: 64 << 10} {
 		var read atomic.Int64
-		c := client(transport(func(*http.Request) (*http.Response, error) {
+		c := client(cloudtest.RoundTripper(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(endless{&read})}, nil
 		}))
 		var into struct{}
@@ -77,7 +78,7 @@ func TestAnAnswerWithoutEndIsAnError(t *testing.T) {
 func TestAnswersAreReadOneAfterAnother(t *testing.T) {
 	var open, most atomic.Int64
 	release := make(chan struct{})
-	c := client(transport(func(*http.Request) (*http.Response, error) {
+	c := client(cloudtest.RoundTripper(func(*http.Request) (*http.Response, error) {
 		return &http.Response{
 			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
 			Body: &held{release: release, open: &open, most: &most, text: strings.NewReader("{}")},
@@ -198,17 +199,11 @@ func TestOnlyTheCloudDeniesAccess(t *testing.T) {
 		"a proxy's 403":           {answers(403, "text/html", "<html>limit"), fault.Unavailable, fault.Uncertain},
 		"a gateway's 403 in JSON": {answers(403, "application/json", `{"message":"no consumer","request_id":"r"}`), fault.Unavailable, fault.Uncertain},
 	} {
-		c := client(tc.base)
-		c.Kind = func(*api.Answer) fault.Kind { return fault.Denied }
-		err := c.Do(t.Context(), api.Request{Method: http.MethodGet, Path: "/it"}, nil)
-		if fault.Of(err) != tc.read {
-			t.Errorf("%s: a read ends with %v, want %q", name, err, tc.read)
-		}
-		w := ops.NewWrite(t.Context(), budget.Write)
-		err = c.Do(t.Context(), api.Request{Method: http.MethodDelete, Path: "/it", Write: w, NoContent: true}, nil)
-		if fault.Of(err) != tc.write {
-			t.Errorf("%s: a write ends with %v, want %q", name, err, tc.write)
-		}
+		t.Run(name, func(t *testing.T) {
+			c := client(tc.base)
+			c.Kind = func(*api.Answer) fault.Kind { return fault.Denied }
+			ends(t, c, tc.read, tc.write)
+		})
 	}
 }
 
@@ -216,7 +211,7 @@ func TestOnlyTheCloudDeniesAccess(t *testing.T) {
 func TestWithoutThrottledEach429IsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := 0
-		c := client(transport(func(r *http.Request) (*http.Response, error) {
+		c := client(cloudtest.RoundTripper(func(r *http.Request) (*http.Response, error) {
 			if sent++; sent == 1 {
 				return answers(429, "application/json", `{"message":"slow down"}`)(r)
 			}

@@ -26,9 +26,7 @@ func TestNoErrorAboutAnAnswerHasTheToken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer func() { _ = l.Close() }()
 			go func() {
 				for {

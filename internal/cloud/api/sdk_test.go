@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/api"
@@ -17,11 +16,10 @@ import (
 
 // sdk is the HTTP client of an SDK over a cloud that answers each request with a body. sent counts the requests.
 func sdk(body string, sent *int) *http.Client {
+	answer := answers(http.StatusOK, "application/json", body)
 	c := client(cloudtest.RoundTripper(func(r *http.Request) (*http.Response, error) {
 		*sent++
-		return &http.Response{
-			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r,
-		}, nil
+		return answer(r)
 	}))
 	return &http.Client{Transport: api.Transport(c.Do)}
 }
@@ -133,9 +131,9 @@ func TestAnAnswerHasAPlaceUntilTheSDKHasDecodedIt(t *testing.T) {
 	}
 	for range 20 { // the choice among a place and an end is left to chance
 		ctx, cancel := context.WithCancel(t.Context())
-		late := client(cloudtest.RoundTripper(func(*http.Request) (*http.Response, error) {
+		late := client(cloudtest.RoundTripper(func(r *http.Request) (*http.Response, error) {
 			cancel()
-			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader("{}"))}, nil
+			return answers(http.StatusOK, "application/json", "{}")(r)
 		}))
 		if err := late.Do(ctx, api.Request{Method: "GET", Path: "/it"}, &struct{}{}); !errors.Is(err, context.Canceled) {
 			t.Fatalf("a call without a place = %v, want that it waits until its own end", err)

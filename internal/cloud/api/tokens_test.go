@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -52,14 +53,8 @@ func TestAListWithTokensIsComplete(t *testing.T) {
 			}
 		})
 		got, err := l.Complete(t.Context())
-		for _, entry := range sequence(45) {
-			if entry != 3 && !slices.Contains(got, entry) {
-				t.Errorf("behind an entry %t: the list lacks %d", behind, entry)
-			}
-		}
-		if slices.Sort(got); err != nil || len(slices.Compact(slices.Clone(got))) != len(got) {
-			t.Errorf("behind an entry %t: Complete = %v, %v, want each entry once", behind, got, err)
-		}
+		must(t, err)
+		whole(t, fmt.Sprint("behind an entry ", behind), got, sequence(45), entries)
 		if *reads < 10 {
 			t.Errorf("behind an entry %t: %d reads, want at least two passes", behind, *reads)
 		}
@@ -104,9 +99,7 @@ func TestAListWithTokensInParts(t *testing.T) {
 	var got []int
 	for page := (cloud.Page{Most: 5}); ; {
 		part, next, err := l.Listing("entries").Part(t.Context(), page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got = append(got, part...); next == "" {
 			break
 		}

@@ -3,7 +3,6 @@ package block
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -75,20 +74,16 @@ func (g *growing) Outcome(_ context.Context, op ops.Operation) (ops.Outcome, err
 func TestASizeThatMayBeTakenBackIsNotAnswered(t *testing.T) {
 	for name, shows := range map[string]bool{"the volume shows that it grows": true, "the volume shows its size only": false} {
 		for _, fails := range []bool{false, true} {
-			synctest.Test(t, func(t *testing.T) {
-				g := &growing{vol: *at(), until: time.Now().Add(5 * time.Second), fails: fails, shows: shows}
-				runner := ops.New(t.Context(), ops.Config{Tracker: g})
-				b := New(Traits{VolumeWord: "volume", VolumeID: func(cloud.VolumeID) bool { return true }, Largest: cloud.TiB, ShowsChanges: shows}, g, runner, nil)
+			g := &growing{vol: *at(), fails: fails, shows: shows}
+			simulated(t, g, Traits{ShowsChanges: shows}, func(t *testing.T, b *Verbs) {
 				began := time.Now()
+				g.until = began.Add(5 * time.Second)
 				exp, err := b.ExpandVolume(t.Context(), "v", 20*cloud.GiB)
 				if err != nil || exp.Size != 20*cloud.GiB || time.Since(began) < 5*time.Second {
 					t.Errorf("%s: ExpandVolume = %+v, %v after %s, want it when the other growth has ended", name, exp, err, time.Since(began))
 				}
 				if wanted := map[bool]int{true: 1}[fails]; g.resized != wanted {
 					t.Errorf("%s: it was resized %d times, want %d", name, g.resized, wanted)
-				}
-				if err := runner.Close(t.Context()); err != nil {
-					t.Error(err)
 				}
 			})
 		}
@@ -102,20 +97,15 @@ func TestOneGrowthAfterAnother(t *testing.T) {
 		"the volume shows its size only":    {},
 		"the request met the first of them": {refuses: true},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			g.vol, g.fails, g.again = *at(), true, 5*time.Second
-			if !g.refuses {
-				g.until = time.Now().Add(5 * time.Second)
-			}
-			runner := ops.New(t.Context(), ops.Config{Tracker: g})
-			b := New(Traits{VolumeWord: "volume", VolumeID: func(cloud.VolumeID) bool { return true }, Largest: cloud.TiB, ShowsChanges: g.shows}, g, runner, nil)
+		g.vol, g.fails, g.again = *at(), true, 5*time.Second
+		simulated(t, g, Traits{ShowsChanges: g.shows}, func(t *testing.T, b *Verbs) {
 			began := time.Now()
+			if !g.refuses {
+				g.until = began.Add(5 * time.Second)
+			}
 			exp, err := b.ExpandVolume(t.Context(), "v", 20*cloud.GiB)
 			if err != nil || exp.Size != 20*cloud.GiB || g.resized != 1 || time.Since(began) < 10*time.Second {
 				t.Errorf("%s: ExpandVolume = %+v, %v after %s and %d requests, want its own growth when both have failed", name, exp, err, time.Since(began), g.resized)
-			}
-			if err := runner.Close(t.Context()); err != nil {
-				t.Error(err)
 			}
 		})
 	}
@@ -123,15 +113,10 @@ func TestOneGrowthAfterAnother(t *testing.T) {
 
 // A volume that the cloud calls broken may show the size of a growth that has failed.
 func TestTheSizeOfABrokenVolumeIsNotAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &growing{vol: *with(at(), hindered)}
-		runner := ops.New(t.Context(), ops.Config{Tracker: g})
-		b := New(Traits{VolumeWord: "volume", VolumeID: func(cloud.VolumeID) bool { return true }, Largest: cloud.TiB, ShowsChanges: true}, g, runner, nil)
+	g := &growing{vol: *with(at(), hindered)}
+	simulated(t, g, Traits{ShowsChanges: true}, func(t *testing.T, b *Verbs) {
 		if exp, err := b.ExpandVolume(t.Context(), "v", 10*cloud.GiB); fault.Of(err) != fault.Of(errDamaged) || g.resized != 0 {
 			t.Errorf("ExpandVolume = %+v, %v after %d requests, want a refusal and none", exp, err, g.resized)
-		}
-		if err := runner.Close(t.Context()); err != nil {
-			t.Error(err)
 		}
 	})
 }

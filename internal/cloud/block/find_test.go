@@ -3,7 +3,6 @@ package block
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -65,18 +64,16 @@ func TestAVolumeIsFoundWhenItIsReady(t *testing.T) {
 		"it is broken in the end":   {edit: func(f *finding) { f.vol = *with(at(), hindered) }, want: errDamaged, reads: 1, asks: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := &finding{growing: growing{vol: *at(), fails: true, shows: tc.shows}}
+			f := &finding{growing: growing{vol: *at(), fails: true, shows: tc.shows}}
+			simulated(t, f, Traits{ShowsChanges: tc.shows}, func(t *testing.T, b *Verbs) {
+				began := time.Now()
 				if tc.grows > 0 {
-					f.until = time.Now().Add(tc.grows)
+					f.until = began.Add(tc.grows)
 				}
 				f.found = f.now()
 				if tc.edit != nil {
 					tc.edit(f)
 				}
-				runner := ops.New(t.Context(), ops.Config{Tracker: f})
-				b := New(Traits{VolumeWord: "volume", ShowsChanges: tc.shows}, f, runner, nil)
-				began := time.Now()
 				vol, err := b.FindVolume(t.Context(), "a")
 				if fault.Of(err) != fault.Of(tc.want) || fault.ReasonOf(err) != fault.ReasonOf(tc.want) {
 					t.Errorf("FindVolume = %v, want %v", err, tc.want)
@@ -86,9 +83,6 @@ func TestAVolumeIsFoundWhenItIsReady(t *testing.T) {
 				}
 				if f.read != tc.reads || f.asked != tc.asks {
 					t.Errorf("it was read %d times and its operations %d times, want %d and %d", f.read, f.asked, tc.reads, tc.asks)
-				}
-				if err := runner.Close(t.Context()); err != nil {
-					t.Error(err)
 				}
 			})
 		})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -71,22 +70,17 @@ func TestALeaseWhereVolumesDoNotShowChanges(t *testing.T) {
 		"the volume, and the cloud is busy": {func(l *landing) { l.unread = busy }, func(ctx context.Context, b *Verbs) error { return b.Detach(ctx, "v", "m") }, fault.Busy, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := &landing{until: time.Now().Add(5 * time.Second)}
+			l := &landing{}
+			simulated(t, l, Traits{}, func(t *testing.T, b *Verbs) {
+				l.until = time.Now().Add(5 * time.Second)
 				if tc.edit != nil {
 					tc.edit(l)
 				}
-				runner := ops.New(t.Context(), ops.Config{Tracker: l})
-				id := func(cloud.VolumeID) bool { return true }
-				b := New(Traits{VolumeWord: "volume", VolumeID: id, MachineID: func(cloud.NodeID) bool { return true }}, l, runner, nil)
 				if err := tc.do(t.Context(), b); fault.Of(err) != fault.Of(tc.want) || fault.ReasonOf(err) != fault.ReasonOf(tc.want) {
 					t.Errorf("the outcome is %v, want %v", err, tc.want)
 				}
 				if l.detached != tc.detached || l.deleted != tc.deleted {
 					t.Errorf("%d detaches and %d deletions were sent, want %d and %d", l.detached, l.deleted, tc.detached, tc.deleted)
-				}
-				if err := runner.Close(t.Context()); err != nil {
-					t.Error(err)
 				}
 			})
 		})
@@ -106,18 +100,13 @@ func TestWhatAFailedCreateHasLeft(t *testing.T) {
 		"it failed without a reason": {false, fault.Unavailable, fault.Unavailable, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := &landing{detached: 1}
-				if tc.attached {
-					l.detached = 0
-				}
-				runner := ops.New(t.Context(), ops.Config{Tracker: l})
-				b := New(Traits{VolumeWord: "volume", VolumeID: func(cloud.VolumeID) bool { return true }}, l, runner, nil)
+			l := &landing{detached: 1}
+			if tc.attached {
+				l.detached = 0
+			}
+			simulated(t, l, Traits{}, func(t *testing.T, b *Verbs) {
 				if err := b.TakeBack(t.Context(), "v", tc.why); fault.Of(err) != fault.Of(tc.want) || l.deleted != tc.deleted {
 					t.Errorf("TakeBack = %v after %d deletions, want %v after %d", err, l.deleted, tc.want, tc.deleted)
-				}
-				if err := runner.Close(t.Context()); err != nil {
-					t.Error(err)
 				}
 			})
 		})

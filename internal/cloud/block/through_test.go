@@ -12,6 +12,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
@@ -33,15 +34,9 @@ func newCopies(t *testing.T, there ...string) *copies {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	measured, err := ops.NewMetrics(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cloudtest.Must(t, err)
 	runner := ops.New(t.Context(), ops.Config{Busy: wait.Backoff{First: time.Millisecond, Max: time.Millisecond}, Metrics: measured})
-	t.Cleanup(func() {
-		if err := runner.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	cloudtest.CloseAfter(t, runner.Close)
 	c := &copies{registry: registry, there: there}
 	c.Through = &Through[string]{
 		Leftovers: NewLeftovers(runner, time.Hour, zap.NewNop()),

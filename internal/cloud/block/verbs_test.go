@@ -72,8 +72,14 @@ func (s *scene) Outcome(context.Context, ops.Operation) (ops.Outcome, error) {
 	return ops.Outcome{}, nil
 }
 
+// tracked is a cloud whose operations can be read.
+type tracked interface {
+	API
+	ops.Tracker
+}
+
 // simulated runs a test with the verbs of a cloud, on a simulated clock.
-func simulated(t *testing.T, s *scene, traits Traits, test func(t *testing.T, b *Verbs)) {
+func simulated(t *testing.T, s tracked, traits Traits, test func(t *testing.T, b *Verbs)) {
 	t.Helper()
 	traits.VolumeWord, traits.MachineWord, traits.Largest = "volume", "machine", cloud.TiB
 	traits.VolumeID = func(cloud.VolumeID) bool { return true }

@@ -12,7 +12,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -21,16 +25,10 @@ func TestTheLimitsHoldWhateverIsAsked(t *testing.T) {
 		limits := []budget.Window{{Calls: 250, Per: time.Minute}, {Calls: 700, Per: time.Hour, FromHeaders: true}}
 		a, g := &account{windows: limits}, budget.New(budget.Config{Windows: limits})
 		began := time.Now()
-		var group sync.WaitGroup
-		for i := range 1000 {
-			group.Go(func() {
-				time.Sleep(rand.N(3 * time.Minute))
-				if err := call(t.Context(), g, a, budget.Priority(1+i%5)); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		group.Wait()
+		cloudtest.AtOnce(t, 1000, func(i int) error {
+			time.Sleep(rand.N(3 * time.Minute))
+			return call(t.Context(), g, a, budget.Priority(1+i%5))
+		})
 		if a.refused > 0 || time.Since(began) > 70*time.Minute {
 			t.Errorf("%d of %d requests refused in %s, want none in little more than an hour", a.refused, a.all, time.Since(began))
 		}
@@ -40,9 +38,7 @@ func TestTheLimitsHoldWhateverIsAsked(t *testing.T) {
 func TestTheMoreUrgentGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 1, Per: time.Second}}})
-		if err := g.Acquire(t.Context(), budget.List); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.Acquire(t.Context(), budget.List))
 		var order []budget.Priority
 		var mu sync.Mutex
 		var group sync.WaitGroup
@@ -119,21 +115,22 @@ func TestDetachesGoBeforeAFloodThatHasWaitedLonger(t *testing.T) {
 	})
 }
 
+// atOnce returns how many requests go within a second.
+func atOnce(t *testing.T, g *budget.Governor, p budget.Priority) (n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for g.Acquire(ctx, p) == nil {
+		n++
+	}
+	return n
+}
+
 func TestListsLeaveAReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 100, Per: time.Minute}}})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		lists := 0
-		for g.Acquire(ctx, budget.List) == nil {
-			lists++
-		}
-		detaches := 0
-		soon, end := context.WithTimeout(t.Context(), time.Second)
-		defer end()
-		for g.Acquire(soon, budget.Detach) == nil {
-			detaches++
-		}
+		lists := atOnce(t, g, budget.List)
+		detaches := atOnce(t, g, budget.Detach)
 		if lists != 80 || detaches != 20 {
 			t.Errorf("%d lists and %d detaches, want 80 and 20", lists, detaches)
 		}
@@ -147,9 +144,7 @@ func TestWhatOthersSpendIsBelievedAndForgotten(t *testing.T) {
 		took := func(n int) time.Duration {
 			began := time.Now()
 			for range n {
-				if err := g.Acquire(t.Context(), budget.Detach); err != nil {
-					t.Fatal(err)
-				}
+				must(t, g.Acquire(t.Context(), budget.Detach))
 			}
 			return time.Since(began)
 		}
@@ -179,13 +174,7 @@ func TestAWindowThatIsAShareFollowsTheLimitInTheHeaders(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := budget.New(budget.Config{Windows: []budget.Window{tc.window, {Calls: 5000, Per: time.Hour, FromHeaders: true}}})
 				g.Learn(budget.Rate{Limit: tc.limit, Remaining: tc.limit})
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				got := 0
-				for g.Acquire(ctx, budget.Detach) == nil {
-					got++
-				}
-				if got != tc.want {
+				if got := atOnce(t, g, budget.Detach); got != tc.want {
 					t.Errorf("%d requests at once, want %d", got, tc.want)
 				}
 			})
@@ -210,13 +199,7 @@ func TestAFixedLimitIsNotRaisedByWhatTheCloudSays(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 20, Per: time.Hour, FromHeaders: true, Fixed: true}}})
 				g.Learn(tc.said)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				sent := 0
-				for g.Acquire(ctx, budget.Detach) == nil {
-					sent++
-				}
-				if sent != tc.want {
+				if sent := atOnce(t, g, budget.Detach); sent != tc.want {
 					t.Errorf("%d requests went at once, want %d", sent, tc.want)
 				}
 			})
@@ -227,9 +210,7 @@ func TestAFixedLimitIsNotRaisedByWhatTheCloudSays(t *testing.T) {
 func TestARequestThatGaveUpSpendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 1, Per: time.Minute}}})
-		if err := g.Acquire(t.Context(), budget.Detach); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.Acquire(t.Context(), budget.Detach))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var group sync.WaitGroup

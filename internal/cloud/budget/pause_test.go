@@ -34,17 +34,13 @@ func TestARefusalPausesEverythingAndThenGoesOnSlowly(t *testing.T) {
 				for range 16 { // those under way together are refused together
 					g.Learn(tc.rate)
 				}
-				if err := g.Acquire(t.Context(), budget.Detach); err != nil {
-					t.Fatal(err)
-				}
+				must(t, g.Acquire(t.Context(), budget.Detach))
 				if took := time.Since(began); took < tc.pause || took > tc.pause+tc.pause/8+time.Second {
 					t.Errorf("paused for %s, want %s", took, tc.pause)
 				}
 				began = time.Now()
 				for range 20 {
-					if err := g.Acquire(t.Context(), budget.Detach); err != nil {
-						t.Fatal(err)
-					}
+					must(t, g.Acquire(t.Context(), budget.Detach))
 				}
 				if took := time.Since(began); took < 6*time.Second || took > 20*time.Second {
 					t.Errorf("20 more took %s, want them spread over 12s", took)
@@ -59,9 +55,7 @@ func TestRefusalsInARowPauseLongerUntilOneIsNotRefused(t *testing.T) {
 		g := budget.New(budget.Config{})
 		pause := func() time.Duration {
 			began := time.Now()
-			if err := g.Acquire(t.Context(), budget.Detach); err != nil {
-				t.Fatal(err)
-			}
+			must(t, g.Acquire(t.Context(), budget.Detach))
 			return time.Since(began).Round(time.Second)
 		}
 		var got []time.Duration

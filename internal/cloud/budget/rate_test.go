@@ -55,9 +55,7 @@ func TestStandardRate(t *testing.T) {
 func BenchmarkAcquire(b *testing.B) {
 	g := budget.New(budget.Config{Windows: []budget.Window{{Calls: 1 << 30, Per: time.Hour}}})
 	for b.Loop() {
-		if err := g.Acquire(b.Context(), budget.Attach); err != nil {
-			b.Fatal(err)
-		}
+		must(b, g.Acquire(b.Context(), budget.Attach))
 		g.Learn(budget.Rate{})
 	}
 }

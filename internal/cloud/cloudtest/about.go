@@ -43,10 +43,6 @@ func (h Harness) testCapabilities(t *testing.T) {
 			e.Errorf("Scope = %q", e.caps.Scope)
 		}
 	})
-	h.testSnapshotCapabilities(t)
-}
-
-func (h Harness) testSnapshotCapabilities(t *testing.T) {
 	h.check(t, "zones of snapshots are only where there are snapshots", func(e *env) {
 		if !e.caps.Snapshots && e.caps.SnapshotZones {
 			e.Errorf("Capabilities = %+v", e.caps)

@@ -84,3 +84,11 @@ type RoundTripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip calls the function.
 func (f RoundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Before calls a function with each request before it is sent.
+func Before(base http.RoundTripper, do func(r *http.Request)) http.RoundTripper {
+	return RoundTripper(func(r *http.Request) (*http.Response, error) {
+		do(r)
+		return base.RoundTrip(r)
+	})
+}

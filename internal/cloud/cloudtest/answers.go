@@ -64,14 +64,30 @@ func DisbelieveAnswers(t *testing.T, calls func(t *testing.T, through http.Round
 
 // to returns the answer to a request.
 func (a hostileAnswer) to(r *http.Request) *http.Response {
-	body := io.Reader(strings.NewReader(a.body))
+	answer := Answer(r, a.status, a.kind, a.body)
+	answer.Header.Set("Location", "https://elsewhere.example/")
 	if a.cut {
-		body = io.MultiReader(body, brokenOff{})
+		answer.Body = io.NopCloser(io.MultiReader(answer.Body, brokenOff{}))
 	}
+	return answer
+}
+
+// Answer returns an answer to a request.
+func Answer(r *http.Request, status int, kind, body string) *http.Response {
 	return &http.Response{
-		StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, Body: io.NopCloser(body),
-		Header: http.Header{"Content-Type": {a.kind}, "Location": {"https://elsewhere.example/"}},
+		StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body)),
 	}
+}
+
+// Answering replaces the answers to the requests with a method; "": to all.
+func Answering(base http.RoundTripper, method string, status int, kind, body string) http.RoundTripper {
+	return RoundTripper(func(r *http.Request) (*http.Response, error) {
+		if method != "" && r.Method != method {
+			return base.RoundTrip(r)
+		}
+		return Answer(r, status, kind, body), nil
+	})
 }
 
 // brokenOff is the body of an answer whose connection breaks.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 )
 
@@ -50,14 +49,6 @@ func TestTheSuiteFindsEveryMutant(t *testing.T) {
 	}
 }
 
-// elsewhere returns the other place and its ids, if the shape has one.
-func (m mutation) elsewhere() cloudtest.Elsewhere {
-	if len(m.shape.Places) == 0 {
-		return cloudtest.Elsewhere{}
-	}
-	return cloudtest.Elsewhere{Place: "island", Volume: "island/vol-1", Snapshot: "island/snap-1"}
-}
-
 // TestMutant is the child process.
 func TestMutant(t *testing.T) {
 	name := os.Getenv(mutantEnv)
@@ -65,39 +56,14 @@ func TestMutant(t *testing.T) {
 		return // there is nothing to test in the parent
 	}
 	m := allMutants()[name]
-	m.shape.Space, m.shape.Slots = 90*cloud.GiB, 8
-	broken := func(c cloud.Cloud) cloud.Cloud {
+	h := harness(m.shape).InStack(func(c cloud.Cloud) cloud.Cloud {
 		b := m.breaks
 		b.Cloud = c
 		if m.stacked {
 			b.Cloud = middleware.NewIdempotent(c)
 		}
 		return b
-	}
-	var newest *memory.Cloud
-	cloudtest.Run(t, cloudtest.Harness{
-		Idempotent: m.stacked,
-		Zones:      []string{"zone-a", "zone-b"},
-		Nodes:      []cloud.NodeID{"node-1", "node-2"},
-		Slots:      m.shape.Slots,
-		Patience:   time.Second,
-		New: func(*testing.T) cloud.Cloud {
-			newest = memory.New(m.shape)
-			return broken(newest)
-		},
-		Unfit: func(t *testing.T, id cloud.VolumeID) func() {
-			_ = newest.Account().SetUnfit(id, "busy")
-			return func() { _ = newest.Account().SetUnfit(id, "") }
-		},
-		Sick: func(t *testing.T, id cloud.VolumeID) cloud.Health {
-			health := cloud.Health{Kind: cloud.Degraded, Reason: "Slow", Message: "it is slow"}
-			_ = newest.Account().SetHealth(id, health)
-			return health
-		},
-		Elsewhere: m.elsewhere(),
-		Pair: func(*testing.T) (a, b cloud.Cloud) {
-			account := memory.NewAccount(m.shape)
-			return broken(account.Cluster("one")), broken(account.Cluster("two"))
-		},
 	})
+	h.Idempotent, h.Patience = m.stacked, time.Second
+	cloudtest.Run(t, h)
 }

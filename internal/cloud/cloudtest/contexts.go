@@ -234,29 +234,8 @@ func (e *env) canceled(err error, call string) {
 
 // everyCall makes each call once. The type checked checks the errors too.
 func (e *env) everyCall(ctx context.Context, vol cloud.Volume) {
-	calls := map[string]func() error{
-		"Capacity":     func() error { _, err := e.c.Capacity(ctx, "", nil); return err },
-		"Check":        func() error { return e.c.Check(ctx) },
-		"CreateVolume": func() error { _, err := e.c.CreateVolume(ctx, e.request("there")); return err },
-		"FindVolume":   func() error { _, err := e.c.FindVolume(ctx, "there"); return err },
-		"GetVolume":    func() error { _, err := e.c.GetVolume(ctx, vol.ID); return err },
-		"DeleteVolume": func() error { return e.c.DeleteVolume(ctx, vol.ID) },
-		"ListVolumes":  func() error { _, err := e.c.ListVolumes(ctx, cloud.Page{}); return err },
-		"ExpandVolume": func() error { _, err := e.c.ExpandVolume(ctx, vol.ID, vol.Size); return err },
-		"ModifyVolume": func() error { return e.c.ModifyVolume(ctx, vol.ID, vol.Tags) },
-		"Attach":       func() error { _, err := e.c.Attach(ctx, vol.ID, "node"); return err },
-		"Detach":       func() error { return e.c.Detach(ctx, vol.ID, "node") },
-		"CreateSnapshot": func() error {
-			_, err := e.c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
-			return err
-		},
-		"FindSnapshot":   func() error { _, err := e.c.FindSnapshot(ctx, "s"); return err },
-		"GetSnapshot":    func() error { _, err := e.c.GetSnapshot(ctx, "s"); return err },
-		"DeleteSnapshot": func() error { return e.c.DeleteSnapshot(ctx, "s") },
-		"ListSnapshots":  func() error { _, err := e.c.ListSnapshots(ctx, "", cloud.Page{}); return err },
-	}
-	for name, call := range calls {
-		if err := call(); err != nil && fault.Of(err) == fault.None && !errors.Is(err, context.Canceled) {
+	for name, call := range Calls(e.c, e.request("there"), Objects{Volume: vol.ID, Snapshot: "s", Node: "node"}) {
+		if err := call(ctx); err != nil && fault.Of(err) == fault.None && !errors.Is(err, context.Canceled) {
 			e.Errorf("%s with an ended context = %v", name, err)
 		}
 	}

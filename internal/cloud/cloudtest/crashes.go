@@ -162,6 +162,10 @@ func (cr Crashes) each(t *testing.T, play func(t *testing.T, s step)) {
 func (cr Crashes) steps() map[string]step {
 	free, there := cr.origin, cr.attached
 	attaches := func(caps cloud.Capabilities) bool { return caps.Attach }
+	attach := func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
+		_, err := c.Attach(ctx, id, cr.Node)
+		return err
+	}
 	return map[string]step{
 		"create": {before: free, call: cr.create(func(*cloud.CreateVolumeRequest, cloud.VolumeID) {}), after: left(2, 0)},
 		"create in a second zone": {before: free, call: cr.create(func(r *cloud.CreateVolumeRequest, _ cloud.VolumeID) {
@@ -170,15 +174,9 @@ func (cr Crashes) steps() map[string]step {
 		"clone to a larger size": {needs: func(caps cloud.Capabilities) bool { return caps.Clones }, before: free, call: cr.create(func(r *cloud.CreateVolumeRequest, id cloud.VolumeID) {
 			r.Source.Volume, r.Size = id, 2*r.Size
 		}), after: left(2, 0)},
-		"attach": {needs: attaches, before: free, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
-			_, err := c.Attach(ctx, id, cr.Node)
-			return err
-		}, after: on(cr.Node)},
+		"attach": {needs: attaches, before: free, call: attach, after: on(cr.Node)},
 		// A pending attach must not take effect after a detach that has succeeded.
-		"attach, and then detach and delete": {needs: attaches, before: free, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
-			_, err := c.Attach(ctx, id, cr.Node)
-			return err
-		}, then: cr.detachAndDelete(), after: left(0, 0)},
+		"attach, and then detach and delete": {needs: attaches, before: free, call: attach, then: cr.detachAndDelete(), after: left(0, 0)},
 		"detach": {needs: attaches, before: there, call: func(ctx context.Context, c cloud.Cloud, id cloud.VolumeID) error {
 			return c.Detach(ctx, id, cr.Node)
 		}, after: on("")},
@@ -206,18 +204,14 @@ func (cr Crashes) steps() map[string]step {
 func (cr Crashes) origin(t *testing.T, c cloud.Cloud) cloud.VolumeID {
 	t.Helper()
 	vol, err := c.CreateVolume(t.Context(), cr.Request("origin"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return vol.ID
 }
 
 func (cr Crashes) attached(t *testing.T, c cloud.Cloud) cloud.VolumeID {
 	t.Helper()
 	id := cr.origin(t, c)
-	if _, err := c.Attach(t.Context(), id, cr.Node); err != nil {
-		t.Fatal(err)
-	}
+	AttachTo(t, c, id, cr.Node)
 	return id
 }
 

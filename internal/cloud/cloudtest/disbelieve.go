@@ -2,7 +2,6 @@ package cloudtest
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -21,7 +20,7 @@ import (
 type answeredCall struct {
 	change Change // "": Crashes.Empty cannot have it
 	reads  bool
-	call   func(ctx context.Context, c cloud.Cloud) error
+	on     Objects
 }
 
 // disbelieve makes each call of a backend with hostile answers, which the parsers of SDKs take for success: the outcome of a change
@@ -35,7 +34,8 @@ func (cr Crashes) disbelieve(t *testing.T) {
 					if name == tooLarge && call != "GetVolume" {
 						continue // one call is enough for an answer of this size
 					}
-					err := ac.call(t.Context(), cr.HTTP(t, account, ac.answeredWith(a)))
+					c := cr.HTTP(t, account, ac.answeredWith(a))
+					err := Calls(c, cr.Request("new"), ac.on)[call](t.Context())
 					switch kind := fault.Of(err); {
 					case kind == fault.Uncertain && !ac.reads, kind == fault.Unavailable && ac.reads:
 					case name == redirect && kind == fault.Unavailable: // a proxy that redirects a request has not executed it
@@ -158,56 +158,35 @@ func (ac answeredCall) answeredWith(a hostileAnswer) func(base http.RoundTripper
 // answeredCalls returns the calls that the cloud supports, with the objects that they need.
 func (cr Crashes) answeredCalls(t *testing.T, c cloud.Cloud) map[string]answeredCall {
 	t.Helper()
-	caps, size := c.Capabilities(), 2*cr.Request("free").Size
+	caps := c.Capabilities()
 	vol, err := c.CreateVolume(t.Context(), cr.Request("free"))
 	Must(t, err)
-	free := vol.ID
+	free := Objects{Volume: vol.ID, Node: cr.Second}
 	all := map[string]answeredCall{
-		"Check":       {reads: true, call: func(ctx context.Context, c cloud.Cloud) error { return c.Check(ctx) }},
-		"FindVolume":  {reads: true, call: func(ctx context.Context, c cloud.Cloud) error { _, err := c.FindVolume(ctx, "free"); return err }},
-		"GetVolume":   {reads: true, call: func(ctx context.Context, c cloud.Cloud) error { _, err := c.GetVolume(ctx, free); return err }},
-		"ListVolumes": {reads: true, call: func(ctx context.Context, c cloud.Cloud) error { _, err := c.ListVolumes(ctx, cloud.Page{}); return err }},
-		"CreateVolume": {change: Create, call: func(ctx context.Context, c cloud.Cloud) error {
-			_, err := c.CreateVolume(ctx, cr.Request("new"))
-			return err
-		}},
-		"DeleteVolume": {change: Delete, call: func(ctx context.Context, c cloud.Cloud) error { return c.DeleteVolume(ctx, free) }},
+		"Check":        {reads: true},
+		"FindVolume":   {reads: true},
+		"GetVolume":    {reads: true, on: free},
+		"ListVolumes":  {reads: true},
+		"CreateVolume": {change: Create},
+		"DeleteVolume": {change: Delete, on: free},
 	}
 	if caps.Expand {
-		all["ExpandVolume"] = answeredCall{change: Expand, call: func(ctx context.Context, c cloud.Cloud) error {
-			_, err := c.ExpandVolume(ctx, free, size)
-			return err
-		}}
+		all["ExpandVolume"] = answeredCall{change: Expand, on: free}
 	}
 	if caps.Attach {
-		there := cr.attached(t, c)
-		all["Attach"] = answeredCall{change: Attach, call: func(ctx context.Context, c cloud.Cloud) error {
-			_, err := c.Attach(ctx, free, cr.Second)
-			return err
-		}}
-		all["Detach"] = answeredCall{change: Detach, call: func(ctx context.Context, c cloud.Cloud) error { return c.Detach(ctx, there, cr.Node) }}
+		all["Attach"] = answeredCall{change: Attach, on: free}
+		all["Detach"] = answeredCall{change: Detach, on: Objects{Volume: cr.attached(t, c), Node: cr.Node}}
 	}
 	if caps.Snapshots {
-		cr.answeredSnapshots(t, c, free, all)
+		snap, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
+		Must(t, err)
+		all["FindSnapshot"] = answeredCall{reads: true}
+		all["GetSnapshot"] = answeredCall{reads: true, on: Objects{Snapshot: snap.ID}}
+		all["ListSnapshots"] = answeredCall{reads: true}
+		all["CreateSnapshot"] = answeredCall{on: free}
+		all["DeleteSnapshot"] = answeredCall{change: Delete, on: Objects{Snapshot: snap.ID}}
 	}
 	return all
-}
-
-func (cr Crashes) answeredSnapshots(t *testing.T, c cloud.Cloud, of cloud.VolumeID, all map[string]answeredCall) {
-	t.Helper()
-	snap, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: of})
-	Must(t, err)
-	all["FindSnapshot"] = answeredCall{reads: true, call: func(ctx context.Context, c cloud.Cloud) error { _, err := c.FindSnapshot(ctx, "s"); return err }}
-	all["GetSnapshot"] = answeredCall{reads: true, call: func(ctx context.Context, c cloud.Cloud) error { _, err := c.GetSnapshot(ctx, snap.ID); return err }}
-	all["ListSnapshots"] = answeredCall{reads: true, call: func(ctx context.Context, c cloud.Cloud) error {
-		_, err := c.ListSnapshots(ctx, "", cloud.Page{})
-		return err
-	}}
-	all["CreateSnapshot"] = answeredCall{call: func(ctx context.Context, c cloud.Cloud) error {
-		_, err := c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "t", Volume: of})
-		return err
-	}}
-	all["DeleteSnapshot"] = answeredCall{change: Delete, call: func(ctx context.Context, c cloud.Cloud) error { return c.DeleteSnapshot(ctx, snap.ID) }}
 }
 
 // hideToken makes a proxy repeat the token of a request in its refusal. No error may contain it.

@@ -3,7 +3,6 @@ package cloudtest
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -58,10 +57,9 @@ func FuzzHTTPAnswers(f *testing.F, o Objects, good string, backend func(t *testi
 				if r.URL.Host != FuzzedHost {
 					t.Errorf("a request with the token %q goes to %s", r.Header.Get("Authorization"), r.URL)
 				}
-				return &http.Response{
-					StatusCode: status, Header: http.Header{"Content-Type": {kind}, "Location": {location}},
-					Body: io.NopCloser(strings.NewReader(body)), Request: r,
-				}, nil
+				answer := Answer(r, status, kind, body)
+				answer.Header.Set("Location", location)
+				return answer, nil
 			}))
 			SurviveAnswers(t.Context(), t, c, o, FuzzedToken)
 		})
@@ -73,36 +71,13 @@ func FuzzHTTPAnswers(f *testing.F, o Objects, good string, backend func(t *testi
 func SurviveAnswers(ctx context.Context, t *testing.T, c cloud.Cloud, o Objects, token string) {
 	t.Helper()
 	create := cloud.CreateVolumeRequest{Name: "new", Size: 20 * cloud.GiB, Zones: []string{o.Zone}}
-	clone, restore := create, create
-	clone.Name, clone.Source.Volume = "clone", o.Volume
-	restore.Name, restore.Source.Snapshot = "restore", o.Snapshot
-	for name, call := range map[string]func(ctx context.Context) error{
-		"Check":       func(ctx context.Context) error { return c.Check(ctx) },
-		"FindVolume":  func(ctx context.Context) error { _, err := c.FindVolume(ctx, "new"); return err },
-		"GetVolume":   func(ctx context.Context) error { _, err := c.GetVolume(ctx, o.Volume); return err },
-		"ListVolumes": func(ctx context.Context) error { _, err := c.ListVolumes(ctx, cloud.Page{}); return err },
-		"CreateVolume": func(ctx context.Context) error {
-			_, err := c.CreateVolume(ctx, create)
-			return err
-		},
-		"CreateVolume of a volume":   func(ctx context.Context) error { _, err := c.CreateVolume(ctx, clone); return err },
-		"CreateVolume of a snapshot": func(ctx context.Context) error { _, err := c.CreateVolume(ctx, restore); return err },
-		"ExpandVolume":               func(ctx context.Context) error { _, err := c.ExpandVolume(ctx, o.Volume, 40*cloud.GiB); return err },
-		"ModifyVolume": func(ctx context.Context) error {
-			return c.ModifyVolume(ctx, o.Volume, []cloud.Tag{{Key: "a", Value: "b"}})
-		},
-		"Attach": func(ctx context.Context) error { _, err := c.Attach(ctx, o.Volume, o.Node); return err },
-		"Detach": func(ctx context.Context) error { return c.Detach(ctx, o.Volume, o.Node) },
-		"CreateSnapshot": func(ctx context.Context) error {
-			_, err := c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "new", Volume: o.Volume})
-			return err
-		},
-		"FindSnapshot":   func(ctx context.Context) error { _, err := c.FindSnapshot(ctx, "new"); return err },
-		"GetSnapshot":    func(ctx context.Context) error { _, err := c.GetSnapshot(ctx, o.Snapshot); return err },
-		"ListSnapshots":  func(ctx context.Context) error { _, err := c.ListSnapshots(ctx, "", cloud.Page{}); return err },
-		"DeleteSnapshot": func(ctx context.Context) error { return c.DeleteSnapshot(ctx, o.Snapshot) },
-		"DeleteVolume":   func(ctx context.Context) error { return c.DeleteVolume(ctx, o.Volume) },
-	} {
+	calls := Calls(c, create, o)
+	for name, source := range map[string]cloud.Source{"clone": {Volume: o.Volume}, "restore": {Snapshot: o.Snapshot}} {
+		req := create
+		req.Name, req.Source = name, source
+		calls["CreateVolume of a "+name] = func(ctx context.Context) error { _, err := c.CreateVolume(ctx, req); return err }
+	}
+	for name, call := range calls {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		err := call(ctx)
 		cancel()
@@ -113,5 +88,29 @@ func SurviveAnswers(ctx context.Context, t *testing.T, c cloud.Cloud, o Objects,
 		case strings.Contains(err.Error(), token):
 			t.Errorf("%s = %v, which has the token", name, err)
 		}
+	}
+}
+
+// Calls returns each call of a backend by its name: with these objects, or with the name and twice the size of this request.
+func Calls(c cloud.Cloud, create cloud.CreateVolumeRequest, o Objects) map[string]func(ctx context.Context) error {
+	snapshot := cloud.CreateSnapshotRequest{Name: create.Name, Volume: o.Volume}
+	tags := []cloud.Tag{{Key: "a", Value: "b"}}
+	return map[string]func(ctx context.Context) error{
+		"Capacity":       func(ctx context.Context) error { _, err := c.Capacity(ctx, "", nil); return err },
+		"Check":          c.Check,
+		"CreateVolume":   func(ctx context.Context) error { _, err := c.CreateVolume(ctx, create); return err },
+		"FindVolume":     func(ctx context.Context) error { _, err := c.FindVolume(ctx, create.Name); return err },
+		"GetVolume":      func(ctx context.Context) error { _, err := c.GetVolume(ctx, o.Volume); return err },
+		"DeleteVolume":   func(ctx context.Context) error { return c.DeleteVolume(ctx, o.Volume) },
+		"ListVolumes":    func(ctx context.Context) error { _, err := c.ListVolumes(ctx, cloud.Page{}); return err },
+		"ExpandVolume":   func(ctx context.Context) error { _, err := c.ExpandVolume(ctx, o.Volume, 2*create.Size); return err },
+		"ModifyVolume":   func(ctx context.Context) error { return c.ModifyVolume(ctx, o.Volume, tags) },
+		"Attach":         func(ctx context.Context) error { _, err := c.Attach(ctx, o.Volume, o.Node); return err },
+		"Detach":         func(ctx context.Context) error { return c.Detach(ctx, o.Volume, o.Node) },
+		"CreateSnapshot": func(ctx context.Context) error { _, err := c.CreateSnapshot(ctx, snapshot); return err },
+		"FindSnapshot":   func(ctx context.Context) error { _, err := c.FindSnapshot(ctx, create.Name); return err },
+		"GetSnapshot":    func(ctx context.Context) error { _, err := c.GetSnapshot(ctx, o.Snapshot); return err },
+		"DeleteSnapshot": func(ctx context.Context) error { return c.DeleteSnapshot(ctx, o.Snapshot) },
+		"ListSnapshots":  func(ctx context.Context) error { _, err := c.ListSnapshots(ctx, "", cloud.Page{}); return err },
 	}
 }

@@ -59,13 +59,12 @@ func (cr Crashes) mistakeOperations(t *testing.T, answer wrongAnswer) {
 	}
 	first, id := volume("first"), volume("a")
 	w.arm(Attach, Fault{Takes: short}) // so that the next one is read early
-	_, err := c.Attach(t.Context(), first, w.Second)
-	Must(t, err)
+	AttachTo(t, c, first, w.Second)
 	w.arm(Attach, Fault{Takes: long})
 	reads.give(answer)
 	time.AfterFunc(long, func() { reads.give(rightAnswer) })
 	began := time.Now()
-	_, err = c.Attach(t.Context(), id, w.Node)
+	_, err := c.Attach(t.Context(), id, w.Node)
 	if took := time.Since(began); err == nil && took < long {
 		t.Errorf("Attach has succeeded after %s, and takes %s", took, long)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,14 @@ type mutant struct {
 	deleteSnapshot func(good cloud.Cloud, ctx context.Context, id cloud.SnapshotID) error
 }
 
+// or returns the method that replaces the good one, or the good one.
+func or[method any](replaced, good method) method {
+	if reflect.ValueOf(replaced).IsNil() {
+		return good
+	}
+	return replaced
+}
+
 func (m mutant) Capabilities() cloud.Capabilities {
 	if m.capabilities == nil {
 		return m.Cloud.Capabilities()
@@ -41,93 +50,68 @@ func (m mutant) Capabilities() cloud.Capabilities {
 }
 
 func (m mutant) Capacity(ctx context.Context, zone string, class []cloud.Parameter) (cloud.Bytes, error) {
-	if m.capacity == nil {
-		return m.Cloud.Capacity(ctx, zone, class)
-	}
-	return m.capacity(m.Cloud, ctx, zone, class)
+	return or(m.capacity, cloud.Cloud.Capacity)(m.Cloud, ctx, zone, class)
 }
 
 func (m mutant) CreateVolume(ctx context.Context, req cloud.CreateVolumeRequest) (cloud.Volume, error) {
-	if m.createVolume == nil {
-		return m.Cloud.CreateVolume(ctx, req)
-	}
-	return m.createVolume(m.Cloud, ctx, req)
+	return or(m.createVolume, cloud.Cloud.CreateVolume)(m.Cloud, ctx, req)
 }
 
 func (m mutant) FindVolume(ctx context.Context, name string) (cloud.Volume, error) {
-	if m.findVolume == nil {
-		return m.Cloud.FindVolume(ctx, name)
-	}
-	return m.findVolume(m.Cloud, ctx, name)
+	return or(m.findVolume, cloud.Cloud.FindVolume)(m.Cloud, ctx, name)
 }
 
 func (m mutant) GetVolume(ctx context.Context, id cloud.VolumeID) (cloud.Volume, error) {
-	if m.getVolume == nil {
-		return m.Cloud.GetVolume(ctx, id)
-	}
-	return m.getVolume(m.Cloud, ctx, id)
+	return or(m.getVolume, cloud.Cloud.GetVolume)(m.Cloud, ctx, id)
 }
 
 func (m mutant) DeleteVolume(ctx context.Context, id cloud.VolumeID) error {
-	if m.deleteVolume == nil {
-		return m.Cloud.DeleteVolume(ctx, id)
-	}
-	return m.deleteVolume(m.Cloud, ctx, id)
+	return or(m.deleteVolume, cloud.Cloud.DeleteVolume)(m.Cloud, ctx, id)
 }
 
 func (m mutant) ListVolumes(ctx context.Context, page cloud.Page) (cloud.VolumeList, error) {
-	if m.listVolumes == nil {
-		return m.Cloud.ListVolumes(ctx, page)
-	}
-	return m.listVolumes(m.Cloud, ctx, page)
+	return or(m.listVolumes, cloud.Cloud.ListVolumes)(m.Cloud, ctx, page)
 }
 
 func (m mutant) ExpandVolume(ctx context.Context, id cloud.VolumeID, size cloud.Bytes) (cloud.Expansion, error) {
-	if m.expandVolume == nil {
-		return m.Cloud.ExpandVolume(ctx, id, size)
-	}
-	return m.expandVolume(m.Cloud, ctx, id, size)
+	return or(m.expandVolume, cloud.Cloud.ExpandVolume)(m.Cloud, ctx, id, size)
 }
 
 func (m mutant) ModifyVolume(ctx context.Context, id cloud.VolumeID, tags []cloud.Tag) error {
-	if m.modifyVolume == nil {
-		return m.Cloud.ModifyVolume(ctx, id, tags)
-	}
-	return m.modifyVolume(m.Cloud, ctx, id, tags)
+	return or(m.modifyVolume, cloud.Cloud.ModifyVolume)(m.Cloud, ctx, id, tags)
 }
 
 func (m mutant) Attach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
-	if m.attach == nil {
-		return m.Cloud.Attach(ctx, id, node)
-	}
-	return m.attach(m.Cloud, ctx, id, node)
+	return or(m.attach, cloud.Cloud.Attach)(m.Cloud, ctx, id, node)
 }
 
 func (m mutant) Detach(ctx context.Context, id cloud.VolumeID, node cloud.NodeID) error {
-	if m.detach == nil {
-		return m.Cloud.Detach(ctx, id, node)
-	}
-	return m.detach(m.Cloud, ctx, id, node)
+	return or(m.detach, cloud.Cloud.Detach)(m.Cloud, ctx, id, node)
 }
 
 func (m mutant) CreateSnapshot(ctx context.Context, req cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
-	if m.createSnapshot == nil {
-		return m.Cloud.CreateSnapshot(ctx, req)
-	}
-	return m.createSnapshot(m.Cloud, ctx, req)
+	return or(m.createSnapshot, cloud.Cloud.CreateSnapshot)(m.Cloud, ctx, req)
 }
 
 func (m mutant) DeleteSnapshot(ctx context.Context, id cloud.SnapshotID) error {
-	if m.deleteSnapshot == nil {
-		return m.Cloud.DeleteSnapshot(ctx, id)
-	}
-	return m.deleteSnapshot(m.Cloud, ctx, id)
+	return or(m.deleteSnapshot, cloud.Cloud.DeleteSnapshot)(m.Cloud, ctx, id)
 }
 
 // all returns every volume of a correct cloud.
 func all(ctx context.Context, good cloud.Cloud) []cloud.Volume {
 	list, _ := good.ListVolumes(ctx, cloud.Page{})
 	return list.Volumes
+}
+
+// misreporting attaches, and answers with another error in the place of one.
+func misreporting(one, other error) func(cloud.Cloud, context.Context, cloud.VolumeID, cloud.NodeID) (cloud.Device, error) {
+	return func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
+		dev, err := good.Attach(ctx, id, node)
+		if errors.Is(err, one) {
+			err = other
+		}
+		return dev, err
+	}
 }
 
 // mutation is a broken backend with the sentence whose subtest has to fail.
@@ -345,30 +329,9 @@ var mutants = map[string]mutation{
 		capacity: func(good cloud.Cloud, ctx context.Context, zone string, _ []cloud.Parameter) (cloud.Bytes, error) {
 			return good.Capacity(ctx, zone, nil)
 		}}},
-	"takes attached elsewhere for attached": {caught: "naming that node", breaks: mutant{
-		attach: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
-			dev, err := good.Attach(ctx, id, node)
-			if errors.Is(err, fault.Precondition) {
-				return dev, nil
-			}
-			return dev, err
-		}}},
-	"calls another zone unavailable": {caught: "of another zone than the node's", breaks: mutant{
-		attach: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
-			dev, err := good.Attach(ctx, id, node)
-			if fault.ReasonOf(err) == fault.WrongZone {
-				return dev, fault.Unavailable
-			}
-			return dev, err
-		}}},
-	"calls a full node unavailable": {caught: "no free slot", breaks: mutant{
-		attach: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, node cloud.NodeID) (cloud.Device, error) {
-			dev, err := good.Attach(ctx, id, node)
-			if errors.Is(err, fault.Exhausted) {
-				return dev, fault.Unavailable
-			}
-			return dev, err
-		}}},
+	"takes attached elsewhere for attached": {caught: "naming that node", breaks: mutant{attach: misreporting(fault.Precondition, nil)}},
+	"calls another zone unavailable":        {caught: "of another zone than the node's", breaks: mutant{attach: misreporting(fault.WrongZone, fault.Unavailable)}},
+	"calls a full node unavailable":         {caught: "no free slot", breaks: mutant{attach: misreporting(fault.Exhausted, fault.Unavailable)}},
 	"detaches from whatever node": {caught: "never takes the volume off another node", breaks: mutant{
 		detach: func(good cloud.Cloud, ctx context.Context, id cloud.VolumeID, _ cloud.NodeID) error {
 			return good.Detach(ctx, id, "")

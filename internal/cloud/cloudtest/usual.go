@@ -15,8 +15,7 @@ func (w *world) usualCost() {
 	c, writes := w.Stack(w.c), 2
 	id := w.volume("a")
 	if w.caps.Attach {
-		_, err := c.Attach(w.Context(), id, w.Node)
-		Must(w.T, err)
+		AttachTo(w.T, c, id, w.Node)
 		writes += 2
 	}
 	if w.caps.Expand {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
@@ -41,6 +42,14 @@ func Must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// AttachTo attaches a volume, and ends the test on an error.
+func AttachTo(t *testing.T, c cloud.Cloud, id cloud.VolumeID, node cloud.NodeID) {
+	t.Helper()
+	if _, err := c.Attach(t.Context(), id, node); err != nil {
+		t.Fatalf("Attach of %s to %s: %v", id, node, err)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,30 +21,16 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 )
 
-// answering replaces the answers of some requests.
-func answering(when func(*http.Request) bool, status int, kind, body string) func(*digitalocean.Config) {
+// answering replaces the answers to requests with a method.
+func answering(method string, status int, kind, body string) func(*digitalocean.Config) {
 	return func(cfg *digitalocean.Config) {
-		base := cfg.Transport
-		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
-			if !when(r) {
-				return base.RoundTrip(r)
-			}
-			return &http.Response{
-				StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {kind}},
-				Body: io.NopCloser(strings.NewReader(body)), Request: r,
-			}, nil
-		})
+		cfg.Transport = cloudtest.Answering(cfg.Transport, method, status, kind, body)
 	}
-}
-
-// byMethod is for requests of a method; "": all.
-func byMethod(method string) func(*http.Request) bool {
-	return func(r *http.Request) bool { return method == "" || r.Method == method }
 }
 
 // A list of null is no empty list.
 func TestAListOfNullIsUnavailable(t *testing.T) {
-	c := open(t, start(t, emulator.Options{}), answering(byMethod("GET"), 200, "application/json", `{"volumes":null,"snapshots":null}`))
+	c := open(t, start(t, emulator.Options{}), answering("GET", 200, "application/json", `{"volumes":null,"snapshots":null}`))
 	_, err := c.ListVolumes(t.Context(), cloud.Page{})
 	want(t, err, fault.Unavailable)
 	_, err = c.ListSnapshots(t.Context(), "", cloud.Page{})
@@ -120,8 +105,7 @@ func TestASlowAPIDelaysAndPreventsNothing(t *testing.T) {
 					if refused { // and also where a refusal has to be explained
 						account.Attached(string(vol.ID), droplet1)
 					}
-					_, err := c.Attach(t.Context(), vol.ID, node1)
-					must(t, err)
+					attach(t, c, vol.ID, node1)
 					must(t, c.Detach(t.Context(), vol.ID, node1))
 					at(t, account, vol.ID, 0)
 				}
@@ -141,8 +125,7 @@ func TestAFreshActionMayBeMissing(t *testing.T) {
 		c := open(t, account, func(cfg *digitalocean.Config) { cfg.Tick = 0 })
 		vol := volume(t, c, "a")
 		account.Arm(emulator.Fault{Method: "GET", Route: "/v2/actions/{action_id}", Times: 3, Effect: faults.Effect{Status: 404}})
-		_, err := c.Attach(t.Context(), vol.ID, node1)
-		must(t, err)
+		attach(t, c, vol.ID, node1)
 		at(t, account, vol.ID, droplet1)
 		if n := account.Stats().Routes["POST "+actionsRoute]; n != 1 {
 			t.Errorf("%d writes for one attach", n)
@@ -168,14 +151,14 @@ func TestALongWaitOfOneRouteDoesNotStopTheOthers(t *testing.T) {
 				account := start(t, emulator.Options{})
 				c := open(t, account, func(cfg *digitalocean.Config) { cfg.Limits = nil })
 				vol, other := volume(t, c, "a"), volume(t, c, "b")
-				_, err := c.Attach(t.Context(), vol.ID, node1)
-				must(t, err)
+				attach(t, c, vol.ID, node1)
 				account.Arm(emulator.Fault{Method: "POST", Route: tc.route, Times: 1, Effect: faults.Effect{
 					Status: 429, Message: tc.words, Header: map[string]string{"Retry-After": tc.after, "ratelimit-limit": "5000", "ratelimit-remaining": "4900"},
 				}})
 				began := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
+				var err error
 				if tc.route == snapshots {
 					_, err = c.CreateSnapshot(ctx, cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
 				} else {

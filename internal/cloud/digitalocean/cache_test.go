@@ -16,8 +16,7 @@ func TestADetachDoesNotWaitForTheNameOfAnotherVolume(t *testing.T) {
 		account := start(t, emulator.Options{})
 		before := open(t, account)
 		coming, going := volume(t, before, "coming").ID, volume(t, before, "going").ID
-		_, err := before.Attach(t.Context(), going, node1)
-		must(t, err)
+		attach(t, before, going, node1)
 		c := open(t, account) // knows no names
 		account.Arm(emulator.Fault{Method: "GET", Route: "/v2/volumes", Effect: faults.Effect{Delay: clock.Fixed(30 * time.Second)}})
 		account.Arm(emulator.Fault{Method: "GET", Route: "/v2/volumes/{volume_id}", Effect: faults.Effect{Delay: clock.Fixed(30 * time.Second)}})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
@@ -22,12 +23,10 @@ func TestACloneWhoseSnapshotAnotherRemovesIsRepeated(t *testing.T) {
 	other := open(t, account, func(cfg *digitalocean.Config) { cfg.OrphanAge = time.Nanosecond })
 	var once sync.Once
 	c := stack(open(t, account, func(cfg *digitalocean.Config) {
-		base := cfg.Transport
-		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+		cfg.Transport = cloudtest.Before(cfg.Transport, func(r *http.Request) {
 			if r.Method == http.MethodPost && r.URL.Path == "/v2/volumes" {
 				once.Do(func() { must(t, other.Sweep(t.Context())) })
 			}
-			return base.RoundTrip(r)
 		})
 	}))
 	req := request("clone")
@@ -44,14 +43,12 @@ func TestASweepKeepsTheTemporarySnapshotOfACall(t *testing.T) {
 	var c *digitalocean.Cloud
 	sweeps := 0
 	c = open(t, account, func(cfg *digitalocean.Config) {
-		base := cfg.Transport
 		cfg.OrphanAge = time.Nanosecond
-		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+		cfg.Transport = cloudtest.Before(cfg.Transport, func(r *http.Request) {
 			if r.Method == http.MethodPost && r.URL.Path == "/v2/volumes" && len(account.Snapshots()) > 0 {
 				must(t, c.Sweep(t.Context()))
 				sweeps++
 			}
-			return base.RoundTrip(r)
 		})
 	})
 	req := request("clone")

@@ -18,8 +18,7 @@ func origin(t *testing.T, c cloud.Cloud) cloud.VolumeID { return volume(t, c, "o
 
 func attached(t *testing.T, c cloud.Cloud) cloud.VolumeID {
 	id := origin(t, c)
-	_, err := c.Attach(t.Context(), id, node1)
-	must(t, err)
+	attach(t, c, id, node1)
 	return id
 }
 
@@ -136,6 +135,3 @@ func TestWhatGoesWrongInTheCloud(t *testing.T) {
 func TestTwoControllersAtOnceConverge(t *testing.T) {
 	crashes(clock.Span{Least: time.Millisecond, Spread: 5 * time.Millisecond}, emulator.Rules{}).Race(t)
 }
-
-// roundTripper is a transport made of a function.
-type roundTripper = cloudtest.RoundTripper

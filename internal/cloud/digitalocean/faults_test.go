@@ -33,7 +33,7 @@ func volume(t *testing.T, c cloud.Cloud, name string) cloud.Volume {
 	return vol
 }
 
-var must, want, until = cloudtest.Must, cloudtest.Want, cloudtest.Until
+var must, want, until, attach = cloudtest.Must, cloudtest.Want, cloudtest.Until, cloudtest.AttachTo
 
 // droplets fails the test unless the account shows the volume at exactly this droplet (0: at none).
 func at(t *testing.T, account *emulator.Cloud, id cloud.VolumeID, droplet int) {

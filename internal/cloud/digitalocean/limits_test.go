@@ -50,8 +50,7 @@ func TestALongHistoryCostsOnePage(t *testing.T) {
 		c := open(t, account)
 		id := volume(t, c, "a").ID
 		for range 150 {
-			_, err := c.Attach(t.Context(), id, node1)
-			must(t, err)
+			attach(t, c, id, node1)
 			must(t, c.Detach(t.Context(), id, node1))
 		}
 		synctest.Wait()

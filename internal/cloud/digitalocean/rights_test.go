@@ -188,7 +188,7 @@ func TestCheckNamesEachScopeThatIsMissing(t *testing.T) {
 
 // A proxy's 403 blames no scope of the token.
 func TestCheckBlamesNoScopeForAProxy(t *testing.T) {
-	c := open(t, start(t, emulator.Options{}), answering(byMethod("GET"), http.StatusForbidden, "text/html", "<html>forbidden"))
+	c := open(t, start(t, emulator.Options{}), answering("GET", http.StatusForbidden, "text/html", "<html>forbidden"))
 	err := c.Check(t.Context())
 	want(t, err, fault.Unavailable, "not the cloud's", "forbidden")
 	if strings.Contains(err.Error(), "scope") {

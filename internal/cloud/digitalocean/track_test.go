@@ -2,7 +2,6 @@ package digitalocean
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -39,9 +38,7 @@ func TestARunningActionIsFoundInAnyOrder(t *testing.T) {
 						links = fmt.Sprintf(`"pages":{"next":"https://api.example/?page=%d"}`, page+1)
 					}
 					text := fmt.Sprintf(`{"actions":[%s],"links":{%s},"meta":{"total":%d}}`, strings.Join(entries, ","), links, total)
-					return &http.Response{
-						StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), Request: r,
-					}, nil
+					return cloudtest.Answer(r, http.StatusOK, "application/json", text), nil
 				}),
 			})
 			cloudtest.Must(t, err)

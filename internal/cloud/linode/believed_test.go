@@ -2,9 +2,7 @@ package linode_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -14,19 +12,10 @@ import (
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
 )
 
-// answering replaces the answers to requests of a method; "": of all.
+// answering replaces the answers to requests with a method; "": to all.
 func answering(method string, status int, kind, body string) func(*linode.Config) {
 	return func(cfg *linode.Config) {
-		base := cfg.Transport
-		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
-			if method != "" && r.Method != method {
-				return base.RoundTrip(r)
-			}
-			return &http.Response{
-				StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {kind}},
-				Body: io.NopCloser(strings.NewReader(body)), Request: r,
-			}, nil
-		})
+		cfg.Transport = cloudtest.Answering(cfg.Transport, method, status, kind, body)
 	}
 }
 

@@ -34,8 +34,7 @@ func TestACopyIsGrownAndTagged(t *testing.T) {
 	c := stack(open(t, account))
 	source := volume(t, c, "source")
 	account.SetContent(number(t, source.ID), "the data")
-	_, err := c.Attach(t.Context(), source.ID, node1)
-	must(t, err)
+	attach(t, c, source.ID, node1)
 	first, err := c.CreateVolume(t.Context(), copyOf("copy", source.ID))
 	must(t, err)
 	again, err := c.CreateVolume(t.Context(), copyOf("copy", source.ID))
@@ -179,20 +178,18 @@ func TestGrowthShowsOnTheMachineWithTheNextAttach(t *testing.T) {
 	}
 	grow(10*cloud.GiB, false)
 	grow(cloud.GiB, false)
-	_, err := c.Attach(t.Context(), id, node1)
-	must(t, err)
+	attach(t, c, id, node1)
 	grow(20*cloud.GiB, true)
 	grow(20*cloud.GiB, true)
 	if v, _ := account.Volume(number(t, id)); v.SizeGiB != 20 || v.DeviceGiB != 10 {
 		t.Errorf("the account has %+v, want 20 GiB and a device of 10", v)
 	}
 	must(t, c.Detach(t.Context(), id, node1))
-	_, err = c.Attach(t.Context(), id, node1)
-	must(t, err)
+	attach(t, c, id, node1)
 	if v, _ := account.Volume(number(t, id)); v.DeviceGiB != 20 {
 		t.Errorf("the account has %+v, want a device of 20 GiB", v)
 	}
-	_, err = c.ExpandVolume(t.Context(), id, 16385*cloud.GiB)
+	_, err := c.ExpandVolume(t.Context(), id, 16385*cloud.GiB)
 	want(t, err, fault.OutOfRange, "16384")
 	post(account, resizeRoute, faults.Effect{Status: 400, Message: "Account limit reached."})
 	_, err = c.ExpandVolume(t.Context(), id, 30*cloud.GiB)

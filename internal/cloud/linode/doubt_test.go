@@ -26,9 +26,8 @@ func TestALateDetachDoesNotBelieveAList(t *testing.T) {
 		},
 		"it has attached the volume itself a moment ago, and stood still since": func(t *testing.T, second cloud.Cloud, ids ...cloud.VolumeID) {
 			must(t, second.Detach(t.Context(), ids[0], node1))
-			_, err := second.Attach(t.Context(), ids[0], node1)
-			must(t, err)
-			_, err = second.GetVolume(t.Context(), ids[1])
+			attach(t, second, ids[0], node1)
+			_, err := second.GetVolume(t.Context(), ids[1])
 			must(t, err)
 		},
 		"it has seen both volumes a moment ago": func(t *testing.T, second cloud.Cloud, ids ...cloud.VolumeID) {
@@ -43,15 +42,12 @@ func TestALateDetachDoesNotBelieveAList(t *testing.T) {
 				account := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(time.Second))})
 				first, second := open(t, account), open(t, account)
 				vol, other := volume(t, first, "ab"), volume(t, first, "cd")
-				_, err := first.Attach(t.Context(), vol.ID, node1)
-				must(t, err)
-				_, err = first.Attach(t.Context(), other.ID, node2)
-				must(t, err)
+				attach(t, first, vol.ID, node1)
+				attach(t, first, other.ID, node2)
 				knows(t, second, vol.ID, other.ID)
 				time.Sleep(10 * time.Second)
 				must(t, first.Detach(t.Context(), vol.ID, node1))
-				_, err = first.Attach(t.Context(), vol.ID, node2)
-				must(t, err)
+				attach(t, first, vol.ID, node2)
 				time.Sleep(time.Second)
 				account.Arm(emulator.Fault{Method: "GET", Route: volumesRoute, Effect: faults.Effect{StaleAge: clock.Fixed(6 * time.Second)}})
 				var all sync.WaitGroup
@@ -82,13 +78,12 @@ func TestAnAttachMeetsADetachWithoutTheEvents(t *testing.T) {
 				account.Arm(emulator.Fault{Method: "GET", Route: eventsRoute, Effect: faults.Effect{Status: 403}})
 				dying, living := open(t, account), open(t, account)
 				vol := volume(t, dying, "a")
-				_, err := dying.Attach(t.Context(), vol.ID, node1)
-				must(t, err)
+				attach(t, dying, vol.ID, node1)
 				post(account, detachRoute, faults.Effect{Takes: clock.Fixed(25 * time.Second)})
 				ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 				defer cancel()
 				want(t, dying.Detach(ctx, vol.ID, node1), fault.Uncertain)
-				for err = fault.Denied; err != nil; time.Sleep(2 * time.Second) {
+				for err := error(fault.Denied); err != nil; time.Sleep(2 * time.Second) {
 					_, err = living.Attach(t.Context(), vol.ID, node1)
 					switch leaving := len(account.Running()) > 0; {
 					case err == nil && leaving:
@@ -116,15 +111,13 @@ func TestAnAttachThatNeverComesLetsOthersPass(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { _, err := c.Attach(t.Context(), vol.ID, node1); done <- err }()
 		until(t, "the attach is under way", func() bool { return len(account.Running()) > 0 })
-		_, err := c.Attach(t.Context(), other.ID, node1)
-		must(t, err)
+		attach(t, c, other.ID, node1)
 		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("the other volume's attach took %s", took)
 		}
 		want(t, <-done, fault.Unavailable, "look at the Linode's and the volume's events")
 		must(t, c.Detach(t.Context(), vol.ID, node1))
-		_, err = c.Attach(t.Context(), vol.ID, node1)
-		must(t, err)
+		attach(t, c, vol.ID, node1)
 	})
 }
 
@@ -138,18 +131,25 @@ func TestZonesThatAreNoRegions(t *testing.T) {
 	want(t, err, fault.Exhausted, "US East")
 }
 
+// leaveCopy returns a controller whose clone was interrupted, one whose sweep has seen the copy, and the clone's request.
+func leaveCopy(t *testing.T, account *emulator.Cloud) (c, sweeper *linode.Cloud, req cloud.CreateVolumeRequest) {
+	t.Helper()
+	byHand := func(cfg *linode.Config) { cfg.SweepEvery, cfg.OrphanAge = -1, time.Hour }
+	c, sweeper = open(t, account, byHand), open(t, account, byHand)
+	req = copyOf("copy", volume(t, c, "origin").ID)
+	account.Arm(emulator.Fault{Method: "PUT", Times: 1, Effect: faults.Effect{Lost: faults.LostBefore}})
+	_, err := c.CreateVolume(t.Context(), req)
+	want(t, err, fault.Uncertain)
+	must(t, sweeper.Sweep(t.Context()))
+	return c, sweeper, req
+}
+
 // A copy that a clone has gone on with is no orphan, whatever an old list shows: its request may have been
 // answered by now.
 func TestASweepDoesNotBelieveAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := start(t, emulator.Options{})
-		byHand := func(cfg *linode.Config) { cfg.SweepEvery, cfg.OrphanAge = -1, time.Hour }
-		c, sweeper := open(t, account, byHand), open(t, account, byHand)
-		req := copyOf("copy", volume(t, c, "origin").ID)
-		account.Arm(emulator.Fault{Method: "PUT", Times: 1, Effect: faults.Effect{Lost: faults.LostBefore}})
-		_, err := c.CreateVolume(t.Context(), req)
-		want(t, err, fault.Uncertain)
-		must(t, sweeper.Sweep(t.Context()))
+		c, sweeper, req := leaveCopy(t, account)
 		time.Sleep(2 * time.Hour)
 		made, err := stack(c).CreateVolume(t.Context(), req)
 		must(t, err)
@@ -174,13 +174,7 @@ func TestASweepMeetsAClone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				account := start(t, emulator.Options{})
-				byHand := func(cfg *linode.Config) { cfg.SweepEvery, cfg.OrphanAge = -1, time.Hour }
-				c, sweeper := open(t, account, byHand), open(t, account, byHand)
-				req := copyOf("copy", volume(t, c, "origin").ID)
-				account.Arm(emulator.Fault{Method: "PUT", Times: 1, Effect: faults.Effect{Lost: faults.LostBefore}})
-				_, err := c.CreateVolume(t.Context(), req)
-				want(t, err, fault.Uncertain)
-				must(t, sweeper.Sweep(t.Context()))
+				c, sweeper, req := leaveCopy(t, account)
 				time.Sleep(2 * time.Hour)
 				account.Arm(emulator.Fault{Method: "DELETE", Times: 1, Effect: late.sweep})
 				account.Arm(emulator.Fault{Method: "PUT", Times: 1, Effect: late.clone})
@@ -218,8 +212,7 @@ func TestADeleteOfWhatIsAttachedIsNotSent(t *testing.T) {
 				mine, other := open(t, account), open(t, account)
 				vol := volume(t, mine, "a")
 				if tc.detached {
-					_, err := mine.Attach(t.Context(), vol.ID, node1)
-					must(t, err)
+					attach(t, mine, vol.ID, node1)
 					must(t, mine.Detach(t.Context(), vol.ID, node1))
 				}
 				time.Sleep(3 * time.Minute)
@@ -227,8 +220,7 @@ func TestADeleteOfWhatIsAttachedIsNotSent(t *testing.T) {
 				if tc.mine {
 					last = mine
 				}
-				_, err := last.Attach(t.Context(), vol.ID, node2)
-				must(t, err)
+				attach(t, last, vol.ID, node2)
 				account.Arm(emulator.Fault{Method: "GET", Route: volumesRoute, Effect: faults.Effect{StaleAge: clock.Fixed(time.Minute)}})
 				want(t, mine.DeleteVolume(t.Context(), vol.ID), fault.Precondition, "attached to Linode")
 				if _, found := account.Volume(number(t, vol.ID)); !found {

@@ -41,7 +41,7 @@ func volume(t *testing.T, c cloud.Cloud, name string) cloud.Volume {
 	return vol
 }
 
-var must, want, until = cloudtest.Must, cloudtest.Want, cloudtest.Until
+var must, want, until, attach = cloudtest.Must, cloudtest.Want, cloudtest.Until, cloudtest.AttachTo
 
 func number(t *testing.T, id cloud.VolumeID) int {
 	t.Helper()

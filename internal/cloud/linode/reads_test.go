@@ -155,8 +155,7 @@ func TestAShortOperationIsReadWithTheOthers(t *testing.T) {
 		account := start(t, emulator.Options{Durations: emulator.Durations{Attach: clock.Fixed(8 * time.Second)}})
 		c := open(t, account, asItIs)
 		ids := []cloud.VolumeID{volume(t, c, "ab").ID, volume(t, c, "cd").ID, volume(t, c, "ef").ID, volume(t, c, "gh").ID}
-		_, err := c.Attach(t.Context(), ids[0], node1)
-		must(t, err)
+		attach(t, c, ids[0], node1)
 		var all sync.WaitGroup
 		defer all.Wait()
 		for i, node := range []cloud.NodeID{node1, node2} {
@@ -169,8 +168,7 @@ func TestAShortOperationIsReadWithTheOthers(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		post(account, attachRoute, faults.Effect{Takes: clock.Fixed(time.Second)})
 		began := time.Now()
-		_, err = c.Attach(t.Context(), ids[3], cloud.NodeID(fmt.Sprint(account.AddLinode(emulator.Linode{}))))
-		must(t, err)
+		attach(t, c, ids[3], cloud.NodeID(fmt.Sprint(account.AddLinode(emulator.Linode{}))))
 		if took := time.Since(began); took > 4*time.Second {
 			t.Errorf("an attach of 1 s next to others of 8 s took %s", took)
 		}

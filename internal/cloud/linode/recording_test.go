@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/recorded"
 )
 
@@ -312,11 +313,9 @@ func shownAs(now step, v *subject) string {
 }
 
 func reply(q *http.Request, status int, header http.Header, body string) *http.Response {
-	if header == nil {
-		header = http.Header{"Content-Type": {"application/json"}}
+	answer := cloudtest.Answer(q, status, "application/json", body)
+	if header != nil {
+		answer.Header = header.Clone()
 	}
-	return &http.Response{
-		Status: http.StatusText(status), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: header.Clone(),
-		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: q,
-	}
+	return answer
 }

@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 // keepClones makes a controller keep clones as snapshots.
@@ -170,9 +172,7 @@ func TestASnapshotMayDemandADetachedVolume(t *testing.T) {
 	req := cloud.CreateSnapshotRequest{Name: "strict", Volume: source.ID, Parameters: detached}
 	_, err := c.CreateSnapshot(t.Context(), req)
 	want(t, err, fault.Precondition, "is attached to Linode 101", "scale the workload to zero")
-	if reason := fault.ReasonOf(err); reason != fault.VolumeInUse {
-		t.Errorf("the reason is %q, want %q", reason, fault.VolumeInUse)
-	}
+	expect.Reason(t, "CreateSnapshot", err, fault.VolumeInUse)
 	if n := len(account.Volumes()); n != 2 {
 		t.Errorf("there are %d volumes, want the source and one snapshot", n)
 	}
@@ -216,9 +216,7 @@ func TestAVolumeHasAtMost32Snapshots(t *testing.T) {
 	}
 	_, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "one more", Volume: source.ID})
 	want(t, err, fault.Exhausted, "has 32 snapshots", "delete some")
-	if reason := fault.ReasonOf(err); reason != fault.Quota {
-		t.Errorf("the reason is %q, want %q", reason, fault.Quota)
-	}
+	expect.Reason(t, "CreateSnapshot", err, fault.Quota)
 	first := snapshot(t, c, "snap-0", source.ID) // again
 	snapshot(t, c, "of the other", other.ID)
 	must(t, c.DeleteSnapshot(t.Context(), first.ID))
@@ -233,12 +231,10 @@ func TestASnapshotIsMadeWhileTheListOfAllBecomesShorter(t *testing.T) {
 	account := start(t, emulator.Options{})
 	var last int
 	c := stack(open(t, account, keepClones, func(cfg *linode.Config) {
-		base := cfg.Transport
-		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+		cfg.Transport = cloudtest.Before(cfg.Transport, func(r *http.Request) {
 			if r.URL.Query().Get("page") == "2" {
 				must(t, account.Rename(last, "other"))
 			}
-			return base.RoundTrip(r)
 		})
 	}))
 	source := volume(t, c, "source")
@@ -344,8 +340,6 @@ func TestABrokenSnapshotIsNotReady(t *testing.T) {
 		t.Errorf("GetSnapshot = %+v, %v, want one that is not ready", got, err)
 	}
 	_, err = c.CreateVolume(t.Context(), restore("restored", snap.ID))
-	if reason := fault.ReasonOf(err); reason != fault.VolumeDamaged {
-		t.Errorf("the restore = %v, want the reason %q", err, fault.VolumeDamaged)
-	}
+	expect.Reason(t, "the restore", err, fault.VolumeDamaged)
 	must(t, c.DeleteSnapshot(t.Context(), snap.ID))
 }

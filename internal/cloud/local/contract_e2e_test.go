@@ -17,25 +17,33 @@ func TestMain(m *testing.M) { loops.Main(m) }
 // disk makes a filesystem for one test and returns its mount point.
 func disk(t *testing.T, size int64, mkfs ...string) string {
 	t.Helper()
-	image, dir := filepath.Join(t.TempDir(), "disk"), t.TempDir()
-	if err := os.WriteFile(image, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(image, size); err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{append(mkfs, "-q", image), {"mount", "-o", "loop", image, dir}} {
-		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v: %s", args, err, out)
-		}
-	}
+	dir := t.TempDir()
+	mount(t, dir, size, mkfs...)
+	return dir
+}
+
+// mount makes a filesystem and mounts it for one test.
+func mount(t *testing.T, dir string, size int64, mkfs ...string) {
+	t.Helper()
+	image := filepath.Join(t.TempDir(), "disk")
+	must(t, os.WriteFile(image, nil, 0o600))
+	must(t, os.Truncate(image, size))
+	command(t, append(mkfs, "-q", image)...)
+	command(t, "mount", "-o", "loop", image, dir)
 	t.Cleanup(func() {
 		// Lazily: a case may still have an image open.
 		if out, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
 			t.Errorf("umount: %v: %s", err, out)
 		}
 	})
-	return dir
+}
+
+// command runs a command, which must succeed.
+func command(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v: %s", args, err, out)
+	}
 }
 
 // slack is the space that a filesystem allocates and frees by itself, for its inodes and its log. A volume is larger.

@@ -20,6 +20,12 @@ import (
 
 const node = "n-1"
 
+var elsewhere = cloudtest.Elsewhere{
+	Place:    "n-2",
+	Volume:   cloud.VolumeID("n-2/default/" + strings.Repeat("0", 32)),
+	Snapshot: cloud.SnapshotID("n-2/default/snap-" + strings.Repeat("0", 32)),
+}
+
 // at returns the pool in a folder, which need not be a mount point.
 func at(t *testing.T, dir string) pool.Config {
 	t.Helper()
@@ -29,9 +35,7 @@ func at(t *testing.T, dir string) pool.Config {
 func open(t *testing.T, dir string) *local.Local {
 	t.Helper()
 	l, err := local.New(t.Context(), local.Config{Pools: []pool.Config{at(t, dir)}, Node: node})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return l
 }
 
@@ -39,19 +43,14 @@ func open(t *testing.T, dir string) *local.Local {
 func use(t *testing.T, dir string, id cloud.VolumeID) (release func()) {
 	t.Helper()
 	f, err := os.Open(filepath.Join(dir, "volumes", path.Base(string(id))+".img"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB))
 	return func() { _ = f.Close() }
 }
 
 // harness returns a harness of pools in the folders that newDir makes.
 func harness(newDir func(t *testing.T) string) cloudtest.Harness {
 	var dir string
-	zeros := strings.Repeat("0", 32)
 	return cloudtest.Harness{
 		New: func(t *testing.T) cloud.Cloud {
 			dir = newDir(t)
@@ -60,26 +59,22 @@ func harness(newDir func(t *testing.T) string) cloudtest.Harness {
 		InUse: func(t *testing.T, id cloud.VolumeID) func() { return use(t, dir, id) },
 		Sick: func(t *testing.T, id cloud.VolumeID) cloud.Health {
 			record := filepath.Join(dir, "volumes", path.Base(string(id))+".json")
-			if err := os.Remove(record); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(record))
 			return cloud.Health{
 				Kind: cloud.Inaccessible, Reason: "RecordMissing",
 				Message: "its record " + filepath.Base(record) + " is missing; the data is there, put the record back to use it",
 			}
 		},
-		Elsewhere: cloudtest.Elsewhere{
-			Place: "n-2", Volume: cloud.VolumeID("n-2/default/" + zeros), Snapshot: cloud.SnapshotID("n-2/default/snap-" + zeros),
-		},
-		Zones: []string{node},
-		Slow:  true,
+		Elsewhere: elsewhere,
+		Zones:     []string{node},
+		Slow:      true,
 	}
 }
 
 // noCopies returns the harness of pools without reflinks.
 func noCopies(h cloudtest.Harness) cloudtest.Harness {
 	open := h.New
-	h.New = func(t *testing.T) cloud.Cloud { return withoutCopies{open(t).(*local.Local)} }
+	h.New = func(t *testing.T) cloud.Cloud { return withoutCopies(open(t).(*local.Local)) }
 	return h
 }
 

@@ -1,13 +1,11 @@
 package local_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
@@ -24,48 +22,31 @@ const gib = 1 << 30
 func groupPool(t *testing.T, host *lvm.Host) pool.Config {
 	t.Helper()
 	settings := t.TempDir()
-	if err := errors.Join(os.Mkdir(settings+"/devices", 0o755), os.WriteFile(settings+"/devices/cloudblock-vg", nil, 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Mkdir(settings+"/devices", 0o755), os.WriteFile(settings+"/devices/cloudblock-vg", nil, 0o644)))
 	return pool.Config{Dir: "lvm:vg", LockDir: t.TempDir(), LVMDir: settings, LVM: host}
 }
 
-// withoutCopies is the backend of a node whose pools have no reflinks: the contract of clouds without snapshots and clones applies
-// to it.
-type withoutCopies struct{ *local.Local }
+// withoutCopies returns the backend of a node whose pools have no reflinks: the contract of clouds without snapshots and clones
+// applies to it.
+func withoutCopies(l *local.Local) cloud.Cloud { return smaller{pools: pools{l}} }
 
-func (w withoutCopies) Capabilities() cloud.Capabilities {
-	caps := w.Local.Capabilities()
+type smaller struct {
+	cloud.NoSnapshots // in place of the methods of pools, which are embedded deeper
+	pools
+}
+
+type pools struct{ *local.Local }
+
+func (s smaller) Capabilities() cloud.Capabilities {
+	caps := s.Local.Capabilities()
 	caps.Snapshots, caps.SnapshotZones, caps.Clones = false, false, false
 	return caps
-}
-
-func (withoutCopies) CreateSnapshot(context.Context, cloud.CreateSnapshotRequest) (cloud.Snapshot, error) {
-	return cloud.Snapshot{}, fault.Unsupported
-}
-
-func (withoutCopies) FindSnapshot(context.Context, string) (cloud.Snapshot, error) {
-	return cloud.Snapshot{}, fault.Unsupported
-}
-
-func (withoutCopies) GetSnapshot(context.Context, cloud.SnapshotID) (cloud.Snapshot, error) {
-	return cloud.Snapshot{}, fault.Unsupported
-}
-
-func (withoutCopies) DeleteSnapshot(context.Context, cloud.SnapshotID) error {
-	return fault.Unsupported
-}
-
-func (withoutCopies) ListSnapshots(context.Context, cloud.VolumeID, cloud.Page) (cloud.SnapshotList, error) {
-	return cloud.SnapshotList{}, fault.Unsupported
 }
 
 func openGroup(t *testing.T, pools ...pool.Config) *local.Local {
 	t.Helper()
 	l, err := local.New(t.Context(), local.Config{Pools: pools, Node: node})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close(t.Context()) })
 	return l
 }
@@ -76,11 +57,10 @@ func logicalVolume(id cloud.VolumeID) string {
 
 func TestContractOfVolumeGroups(t *testing.T) {
 	var host *lvm.Host
-	zeros := strings.Repeat("0", 32)
 	runContract(t, cloudtest.Harness{
 		New: func(t *testing.T) cloud.Cloud {
 			host = lvm.New(3 * gib)
-			return withoutCopies{openGroup(t, groupPool(t, host))}
+			return withoutCopies(openGroup(t, groupPool(t, host)))
 		},
 		InUse: func(_ *testing.T, id cloud.VolumeID) func() {
 			v := host.Volume(logicalVolume(id))
@@ -94,11 +74,9 @@ func TestContractOfVolumeGroups(t *testing.T) {
 				Message: "its tag with the name is missing; the data is there, put the record back to use it",
 			}
 		},
-		Elsewhere: cloudtest.Elsewhere{
-			Place: "n-2", Volume: cloud.VolumeID("n-2/default/" + zeros), Snapshot: cloud.SnapshotID("n-2/default/snap-" + zeros),
-		},
-		Zones: []string{node},
-		Slow:  true,
+		Elsewhere: elsewhere,
+		Zones:     []string{node},
+		Slow:      true,
 	})
 }
 

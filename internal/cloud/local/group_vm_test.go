@@ -15,11 +15,10 @@ import (
 
 // TestContractOnLVM runs in the virtual machine of test/run/e2e/vm, which has the empty volume group vg.
 func TestContractOnLVM(t *testing.T) {
-	zeros := strings.Repeat("0", 32)
 	cloudtest.Run(t, cloudtest.Harness{
 		New: func(t *testing.T) cloud.Cloud {
 			run(t, "lvremove", "-y", "-S", "lv_name=~^cloudblock-", "vg")
-			return withoutCopies{openGroup(t, pool.Config{Dir: "lvm:vg"})}
+			return withoutCopies(openGroup(t, pool.Config{Dir: "lvm:vg"}))
 		},
 		InUse: func(t *testing.T, id cloud.VolumeID) func() {
 			run(t, "lvchange", "-ay", "-K", "vg/"+logicalVolume(id))
@@ -35,11 +34,9 @@ func TestContractOnLVM(t *testing.T) {
 				Message: "its tag with the name is missing; the data is there, put the record back to use it",
 			}
 		},
-		Elsewhere: cloudtest.Elsewhere{
-			Place: "n-2", Volume: cloud.VolumeID("n-2/" + zeros), Snapshot: cloud.SnapshotID("n-2/snap-" + zeros),
-		},
-		Zones: []string{node},
-		Slow:  true,
+		Elsewhere: elsewhere,
+		Zones:     []string{node},
+		Slow:      true,
 	})
 }
 

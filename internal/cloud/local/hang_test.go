@@ -24,9 +24,7 @@ func TestPoolThatHangsStopsNoOther(t *testing.T) {
 		},
 		"a process that has the lock of a pool of files": func(t *testing.T, _ *lvm.Host, dir string) func() {
 			unlock, err := pool.NewLock(dir).Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return unlock
 		},
 	} {

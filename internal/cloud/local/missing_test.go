@@ -18,9 +18,7 @@ func TestRefusalsNextToAMissingPool(t *testing.T) {
 	dir, group := t.TempDir(), groupPool(t, lvm.New(gib))
 	group.Name = "fast"
 	c := middleware.Stack(openGroup(t, at(t, dir), group), wait.Backoff{})
-	if err := os.Rename(filepath.Join(dir, "pool.json"), filepath.Join(t.TempDir(), "pool.json")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(filepath.Join(dir, "pool.json"), filepath.Join(t.TempDir(), "pool.json")))
 	fast := []cloud.Parameter{{Name: "pool", Value: "fast"}}
 	for reason, req := range map[fault.Reason]cloud.CreateVolumeRequest{
 		fault.PoolFull:        {Name: "large", Size: 2 * cloud.GiB, Parameters: fast},
@@ -28,9 +26,7 @@ func TestRefusalsNextToAMissingPool(t *testing.T) {
 	} {
 		_, err := c.CreateVolume(t.Context(), req)
 		wantKind(t, "CreateVolume", err, fault.Exhausted)
-		if fault.ReasonOf(err) != reason {
-			t.Errorf("CreateVolume = %v, want the reason %s", err, string(reason))
-		}
+		wantReason(t, "CreateVolume", err, reason)
 	}
 	_, err := c.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "lost", Size: size})
 	wantKind(t, "CreateVolume in the missing pool", err, fault.Uncertain)

@@ -3,8 +3,6 @@
 package local_test
 
 import (
-	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,14 +32,8 @@ func openTwo(t *testing.T, dir, fastDir string) (cloud.Cloud, *local.Local) {
 func openPools(t *testing.T, pools ...pool.Config) (cloud.Cloud, *local.Local) {
 	t.Helper()
 	l, err := local.New(t.Context(), local.Config{Node: node, Pools: pools})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	must(t, err)
+	cloudtest.CloseAfter(t, l.Close)
 	return middleware.Stack(l, wait.Backoff{}), l
 }
 
@@ -136,18 +128,10 @@ func TestClassesOfTwoPools(t *testing.T) {
 func TestOneOfTwoPoolsIsMissing(t *testing.T) {
 	dir, fastDir := disk(t, 1<<30, "mkfs.xfs"), disk(t, 1<<30, "mkfs.xfs")
 	source, err := exec.CommandContext(t.Context(), "findmnt", "-no", "SOURCE", fastDir).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	mount := func(args ...string) {
-		t.Helper()
-		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v: %s", args, err, out)
-		}
-	}
+	must(t, err)
 	// The second mount keeps the disk's loop device while the first is unmounted.
 	device, kept := strings.TrimSpace(string(source)), t.TempDir()
-	mount("mount", device, kept)
+	command(t, "mount", device, kept)
 	t.Cleanup(func() { _ = exec.Command("umount", "-l", kept).Run() })
 	c, _ := openTwo(t, dir, fastDir)
 	create := func(c cloud.Cloud, name string, class []cloud.Parameter) (cloud.Volume, error) {
@@ -158,7 +142,7 @@ func TestOneOfTwoPoolsIsMissing(t *testing.T) {
 	b, err := create(c, "b", fast)
 	wantKind(t, "CreateVolume in the pool fast", err, fault.None)
 
-	mount("umount", fastDir)
+	command(t, "umount", fastDir)
 	restarted, _ := openTwo(t, dir, fastDir)
 	for when, c := range map[string]cloud.Cloud{"while it runs": c, "at the start": restarted} {
 		wantKind(t, when+": GetVolume", onlyErr(c.GetVolume(t.Context(), b.ID)), fault.Precondition)
@@ -183,7 +167,7 @@ func TestOneOfTwoPoolsIsMissing(t *testing.T) {
 		t.Errorf("the bare folder holds %v, %v", left, err)
 	}
 
-	mount("mount", device, fastDir)
+	command(t, "mount", device, fastDir)
 	for when, c := range map[string]cloud.Cloud{"while it runs": c, "at the start": restarted} {
 		wantKind(t, "back, lost "+when+": Check", c.Check(t.Context()), fault.None)
 		again, err := create(c, "b", fast)
@@ -220,16 +204,7 @@ func TestPoolThatThisNodeDoesNotHave(t *testing.T) {
 	}
 
 	// The disk is mounted while the program is running.
-	image := filepath.Join(t.TempDir(), "disk")
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 1<<30)); err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{{"mkfs.xfs", "-q", image}, {"mount", "-o", "loop", image, bare}} {
-		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v: %s", args, err, out)
-		}
-	}
-	t.Cleanup(func() { _ = exec.Command("umount", "-l", bare).Run() })
+	mount(t, bare, 1<<30, "mkfs.xfs")
 	_, err = c.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "a", Size: size, Parameters: fast})
 	wantKind(t, "CreateVolume with the disk", err, fault.None)
 }

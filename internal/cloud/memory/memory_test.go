@@ -159,9 +159,7 @@ func TestAnAnswerIsTheCallersOwn(t *testing.T) {
 		Parameters: []cloud.Parameter{{Name: "type", Value: "fast"}}, Tags: []cloud.Tag{{Key: "k", Value: "v"}},
 	}
 	vol, err := c.CreateVolume(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	vol.Parameters[0].Value, vol.Tags[0].Value, req.Tags[0].Key = "changed", "changed", "changed"
 	got, err := c.GetVolume(t.Context(), vol.ID)
 	if err != nil || got.Parameters[0].Value != "fast" || got.Tags[0] != (cloud.Tag{Key: "k", Value: "v"}) {

@@ -2,12 +2,12 @@ package middleware_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/memory"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/middleware"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -49,9 +49,7 @@ func snapshot(t *testing.T, c cloud.Cloud, req cloud.CreateSnapshotRequest) clou
 func count(t *testing.T, c cloud.Cloud) int {
 	t.Helper()
 	list, err := c.ListVolumes(t.Context(), cloud.Page{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return len(list.Volumes)
 }
 
@@ -63,45 +61,6 @@ var repeatable = map[memory.Call]bool{
 	memory.CallAttach: false, memory.CallDetach: true,
 	memory.CallCreateSnapshot: false, memory.CallFindSnapshot: true, memory.CallGetSnapshot: true,
 	memory.CallDeleteSnapshot: true, memory.CallListSnapshots: true,
-}
-
-// doCall makes one call that succeeds when nothing is armed.
-func doCall(ctx context.Context, c cloud.Cloud, call memory.Call, vol cloud.Volume, snap cloud.Snapshot) (err error) {
-	switch call {
-	case memory.CallCapacity:
-		_, err = c.Capacity(ctx, "", nil)
-	case memory.CallCheck:
-		err = c.Check(ctx)
-	case memory.CallCreateVolume:
-		_, err = c.CreateVolume(ctx, small("new"))
-	case memory.CallFindVolume:
-		_, err = c.FindVolume(ctx, vol.Name)
-	case memory.CallGetVolume:
-		_, err = c.GetVolume(ctx, vol.ID)
-	case memory.CallDeleteVolume:
-		err = c.DeleteVolume(ctx, vol.ID)
-	case memory.CallListVolumes:
-		_, err = c.ListVolumes(ctx, cloud.Page{})
-	case memory.CallExpandVolume:
-		_, err = c.ExpandVolume(ctx, vol.ID, 2*cloud.GiB)
-	case memory.CallAttach:
-		_, err = c.Attach(ctx, vol.ID, "node-1")
-	case memory.CallDetach:
-		err = c.Detach(ctx, vol.ID, "node-1")
-	case memory.CallCreateSnapshot:
-		_, err = c.CreateSnapshot(ctx, snapshotOf("new", vol.ID))
-	case memory.CallFindSnapshot:
-		_, err = c.FindSnapshot(ctx, snap.Name)
-	case memory.CallGetSnapshot:
-		_, err = c.GetSnapshot(ctx, snap.ID)
-	case memory.CallDeleteSnapshot:
-		err = c.DeleteSnapshot(ctx, snap.ID)
-	case memory.CallListSnapshots:
-		_, err = c.ListSnapshots(ctx, "", cloud.Page{})
-	default:
-		err = fmt.Errorf("no such call: %s", call)
-	}
-	return err
 }
 
 // pauses is the total of the three pauses between four calls, before jitter takes up to a third of each.
@@ -117,8 +76,9 @@ func TestRetryRepeatsOnlyWhatIsHarmless(t *testing.T) {
 				snap := snapshot(t, c, snapshotOf("old", vol.ID))
 				refuse := memory.Refuse(fault.Unavailable)
 				back.Account().Arm(call, refuse, refuse, refuse)
+				objects := cloudtest.Objects{Volume: vol.ID, Snapshot: snap.ID, Node: "node-1"}
 				began := time.Now()
-				err := doCall(t.Context(), c, call, vol, snap)
+				err := cloudtest.Calls(c, small("old"), objects)[string(call)](t.Context())
 				took := time.Since(began)
 				switch {
 				case repeats:

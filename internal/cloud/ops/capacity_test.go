@@ -13,27 +13,36 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 )
 
+// crowd counts the requests that the cloud has at once.
+type crowd struct {
+	mu           sync.Mutex
+	atOnce, most int
+}
+
+func (c *crowd) add(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.atOnce += n
+	c.most = max(c.most, c.atOnce)
+}
+
 // P1: where the cloud runs so many operations at a time, no more are sent, and the most urgent change gets the next
 // place. Changes of one machine keep their order.
 func TestACapacityIsGrantedInOrderOfPriority(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := ops.New(t.Context(), ops.Config{Tracker: newSite(0), Capacity: 2})
+	simulated(t, ops.Config{Tracker: newSite(0), Capacity: 2}, func(t *testing.T, r *ops.Runner) {
 		var mu sync.Mutex
 		var order []string
-		atOnce, most := 0, 0
+		var sent crowd
 		change := func(name, machine string, p budget.Priority) ops.Op[int] {
 			return ops.Op[int]{
 				Name: name, Kind: "set", Object: name, Machine: machine, Priority: p,
 				Submit: func(_ context.Context, w *ops.Write) (int, string, error) {
 					mu.Lock()
 					order = append(order, name)
-					atOnce++
-					most = max(most, atOnce)
 					mu.Unlock()
+					sent.add(1)
 					time.Sleep(time.Second)
-					mu.Lock()
-					atOnce--
-					mu.Unlock()
+					sent.add(-1)
 					return 0, "", nil
 				},
 			}
@@ -46,15 +55,13 @@ func TestACapacityIsGrantedInOrderOfPriority(t *testing.T) {
 		} {
 			all.Go(func() {
 				time.Sleep(time.Duration(i) * time.Millisecond)
-				if _, err := ops.Run(t.Context(), r, op); err != nil {
-					t.Error(err)
-				}
+				succeeds(t, r, op)
 			})
 		}
 		all.Wait()
-		if want := []string{"create 1", "create 2", "detach 1", "attach 1", "create 3", "detach 2", "create 4"}; most != 2 ||
+		if want := []string{"create 1", "create 2", "detach 1", "attach 1", "create 3", "detach 2", "create 4"}; sent.most != 2 ||
 			!slices.Equal(order[:4], want[:4]) || slices.Index(order, "detach 2") < slices.Index(order, "attach 1") {
-			t.Errorf("%d at once, in the order %v, want 2 and %v", most, order, want)
+			t.Errorf("%d at once, in the order %v, want 2 and %v", sent.most, order, want)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond) // a caller that goes leaves its place
 		defer cancel()
@@ -66,32 +73,22 @@ func TestACapacityIsGrantedInOrderOfPriority(t *testing.T) {
 			t.Errorf("a change that found no place = %v, %v", err, order)
 		}
 		all.Wait()
-		if err := r.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
 // P1: slow creates, however many, leave places to detaches and attaches, and all of them together are no more than the
 // capacity.
 func TestSlowCreatesLeavePlacesToDetachesAndAttaches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := ops.New(t.Context(), ops.Config{Tracker: newSite(0), Capacity: 15})
-		var mu sync.Mutex
-		atOnce, most := 0, 0
+	simulated(t, ops.Config{Tracker: newSite(0), Capacity: 15}, func(t *testing.T, r *ops.Runner) {
+		var sent crowd
 		var all sync.WaitGroup
 		change := func(name string, p budget.Priority, takes, within time.Duration) {
 			began := time.Now()
 			_, err := ops.Run(t.Context(), r, ops.Op[int]{Name: name, Kind: "set", Object: name, Priority: p,
 				Submit: func(context.Context, *ops.Write) (int, string, error) {
-					mu.Lock()
-					atOnce++
-					most = max(most, atOnce)
-					mu.Unlock()
+					sent.add(1)
 					time.Sleep(takes)
-					mu.Lock()
-					atOnce--
-					mu.Unlock()
+					sent.add(-1)
 					return 0, "", nil
 				}})
 			if took := time.Since(began); err != nil || took > within {
@@ -107,11 +104,8 @@ func TestSlowCreatesLeavePlacesToDetachesAndAttaches(t *testing.T) {
 			all.Go(func() { change(fmt.Sprint("attach ", i), budget.Attach, time.Second, time.Second) })
 		}
 		all.Wait()
-		if most != 15 {
-			t.Errorf("%d changes at once, want 15", most)
-		}
-		if err := r.Close(t.Context()); err != nil {
-			t.Error(err)
+		if sent.most != 15 {
+			t.Errorf("%d changes at once, want 15", sent.most)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package ops_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,15 +12,14 @@ import (
 
 // The oldest change under way counts by its own age, also after its callers have gone.
 func TestTheAgeOfTheOldestChangeIsShown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		registry := prometheus.NewRegistry()
-		measured, err := ops.NewMetrics(registry)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := newSite(0)
-		s.answer = time.Minute
-		r := ops.New(t.Context(), ops.Config{Tracker: s, Metrics: measured})
+	registry := prometheus.NewRegistry()
+	measured, err := ops.NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(0)
+	s.answer = time.Minute
+	simulated(t, ops.Config{Tracker: s, Metrics: measured}, func(t *testing.T, r *ops.Runner) {
 		age := func(want float64) {
 			t.Helper()
 			metrics.Of(t, registry).Want(t, metrics.Samples{"cloudblock_operation_oldest_seconds": want})
@@ -32,8 +30,5 @@ func TestTheAgeOfTheOldestChangeIsShown(t *testing.T) {
 		age(40)
 		time.Sleep(30 * time.Second)
 		age(0)
-		if err := r.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
 	})
 }

@@ -15,53 +15,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// outage is a cloud whose lists fail, and for a time each other read too.
-type outage struct {
-	ends            time.Time
-	lists, outcomes atomic.Int32
-}
-
-func (o *outage) Running(context.Context, string) ([]ops.Operation, error) { return nil, nil }
-
-func (o *outage) List(context.Context, []ops.Operation, map[string]ops.Outcome) error {
-	o.lists.Add(1)
-	return errors.New("no list")
-}
-
-func (o *outage) Outcome(context.Context, ops.Operation) (ops.Outcome, error) {
-	o.outcomes.Add(1)
-	if time.Now().Before(o.ends) {
-		return ops.Outcome{}, fmt.Errorf("it is down: %w", fault.Unavailable)
-	}
-	return ops.Outcome{Done: true}, nil
-}
-
-// P1: operations whose list fails are read one by one. While no read succeeds, that is one read and not one for each operation.
-func TestAListOfOperationsThatFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cloud := &outage{ends: time.Now().Add(time.Minute)}
-		r := ops.New(t.Context(), ops.Config{Tracker: cloud})
-		var all sync.WaitGroup
-		for i := range 20 {
-			all.Go(func() {
-				name := fmt.Sprint("volume ", i)
-				if _, err := ops.Run(t.Context(), r, ops.Op[int]{
-					Name: "grow " + name, Kind: "grow", Object: name, Priority: budget.Write,
-					Submit: func(context.Context, *ops.Write) (int, string, error) { return 0, name, nil },
-				}); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		time.Sleep(50 * time.Second)
-		if lists, outcomes := cloud.lists.Load(), cloud.outcomes.Load(); lists == 0 || outcomes > lists+1 {
-			t.Errorf("%d operations were read and %d lists, want one for each list", outcomes, lists)
-		}
-		all.Wait()
-	})
-}
-
-// reading is a cloud without lists, whose operations end after a minute. Until then each read fails.
+// reading is a cloud without lists, whose operations end at a time. Until then each read fails.
 type reading struct {
 	err  error
 	ends time.Time
@@ -74,6 +28,48 @@ func (r *reading) Outcome(context.Context, ops.Operation) (ops.Outcome, error) {
 		return ops.Outcome{}, r.err
 	}
 	return ops.Outcome{Done: true}, nil
+}
+
+// grow is the Op that starts an operation.
+func grow(object string) ops.Op[int] {
+	return ops.Op[int]{
+		Name: "grow " + object, Kind: "grow", Object: object, Priority: budget.Write,
+		Submit: func(context.Context, *ops.Write) (int, string, error) { return 0, object, nil },
+	}
+}
+
+// outage is a cloud whose lists fail, and for a time each other read too.
+type outage struct {
+	reading
+
+	lists, outcomes atomic.Int32
+}
+
+func (o *outage) List(context.Context, []ops.Operation, map[string]ops.Outcome) error {
+	o.lists.Add(1)
+	return errors.New("no list")
+}
+
+func (o *outage) Outcome(ctx context.Context, op ops.Operation) (ops.Outcome, error) {
+	o.outcomes.Add(1)
+	return o.reading.Outcome(ctx, op)
+}
+
+// P1: operations whose list fails are read one by one. While no read succeeds, that is one read and not one for each operation.
+func TestAListOfOperationsThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := &outage{reading: reading{err: fault.Unavailable, ends: time.Now().Add(time.Minute)}}
+		r := ops.New(t.Context(), ops.Config{Tracker: cloud})
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() { succeeds(t, r, grow(fmt.Sprint("volume ", i))) })
+		}
+		time.Sleep(50 * time.Second)
+		if lists, outcomes := cloud.lists.Load(), cloud.outcomes.Load(); lists == 0 || outcomes > lists+1 {
+			t.Errorf("%d operations were read and %d lists, want one for each list", outcomes, lists)
+		}
+		all.Wait()
+	})
 }
 
 // A12: an error of a read that may pass is a delay. What the cloud refuses, or does not have some seconds after the start, is never shown.
@@ -95,10 +91,7 @@ func TestAnErrorOfAReadOfAnOperation(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				r := ops.New(t.Context(), ops.Config{Tracker: &reading{err: tc.err, ends: began.Add(tc.takes)}})
-				_, err := ops.Run(t.Context(), r, ops.Op[int]{
-					Name: "grow", Kind: "grow", Object: "volume 1", Priority: budget.Write,
-					Submit: func(context.Context, *ops.Write) (int, string, error) { return 0, "1", nil },
-				})
+				_, err := ops.Run(t.Context(), r, grow("volume 1"))
 				if took := time.Since(began); fault.Of(err) != fault.Of(tc.want) || took < tc.after || took > tc.after+30*time.Second {
 					t.Errorf("it ends after %s with %v, want %v after %s", took, err, tc.want, tc.after)
 				}
@@ -112,7 +105,7 @@ func TestAnErrorOfAReadOfAnOperation(t *testing.T) {
 func TestASlowReadShowsTheEndOfAnOperation(t *testing.T) {
 	s := newSite(time.Second)
 	s.read = ops.AnswerTimeout - time.Second
-	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+	simulated(t, ops.Config{Tracker: s}, func(t *testing.T, r *ops.Runner) {
 		began := time.Now()
 		if got, err := ops.Run(t.Context(), r, s.set(1)); err != nil || got != 1 {
 			t.Errorf("Run = %d, %v, want that the change is seen to end", got, err)

@@ -3,7 +3,6 @@ package ops_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
@@ -22,9 +21,7 @@ func TestRepeatEndsWithWhatARepeatDoesNotHelp(t *testing.T) {
 		"with the last failure":  {[]error{fault.Busy, fault.Unavailable}, fault.Unavailable, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := ops.New(t.Context(), ops.Config{})
-				defer func() { _ = r.Close(context.Background()) }()
+			simulated(t, ops.Config{}, func(t *testing.T, r *ops.Runner) {
 				calls := 0
 				err := r.Repeat(t.Context(), func() error {
 					calls++
@@ -39,9 +36,7 @@ func TestRepeatEndsWithWhatARepeatDoesNotHelp(t *testing.T) {
 }
 
 func TestRepeatEndsWithItsCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := ops.New(t.Context(), ops.Config{})
-		defer func() { _ = r.Close(context.Background()) }()
+	simulated(t, ops.Config{}, func(t *testing.T, r *ops.Runner) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		calls := 0

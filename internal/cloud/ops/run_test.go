@@ -11,30 +11,22 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-func wantKind(t *testing.T, err error, kind fault.Kind) {
-	t.Helper()
-	if fault.Of(err) != kind {
-		t.Errorf("got %v, want the kind %q", err, kind)
-	}
-}
+var wantKind = cloudtest.Want
 
 func TestAChangeIsSentOnceAndFollowedToItsEnd(t *testing.T) {
 	s := newSite(4 * time.Second)
-	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+	simulated(t, ops.Config{Tracker: s}, func(t *testing.T, r *ops.Runner) {
 		began := time.Now()
-		if _, err := ops.Run(t.Context(), r, s.set(1)); err != nil {
-			t.Fatal(err)
-		}
+		succeeds(t, r, s.set(1))
 		if sent, reads := s.count(); sent != 1 || reads > 9 || time.Since(began) > 5200*time.Millisecond {
 			t.Errorf("%d requests and %d reads in %s", sent, reads, time.Since(began))
 		}
-		if _, err := ops.Run(t.Context(), r, s.set(1)); err != nil { // refused, and as wanted
-			t.Error(err)
-		}
+		succeeds(t, r, s.set(1)) // refused, and as wanted
 	})
 }
 
@@ -46,16 +38,12 @@ func TestThePastPlacesTheFirstRead(t *testing.T) {
 	}{2 * time.Second: {1, 2200 * time.Millisecond}, 4 * time.Minute: {1, 10 * time.Second}} {
 		s := newSite(before)
 		s.says = true
-		simulated(t, s, func(t *testing.T, r *ops.Runner) {
-			if _, err := ops.Run(t.Context(), r, s.set(1)); err != nil {
-				t.Fatal(err)
-			}
+		simulated(t, ops.Config{Tracker: s}, func(t *testing.T, r *ops.Runner) {
+			succeeds(t, r, s.set(1))
 			s.takes = 2 * time.Second
 			_, earlier := s.count()
 			began := time.Now()
-			if _, err := ops.Run(t.Context(), r, s.set(2)); err != nil {
-				t.Fatal(err)
-			}
+			succeeds(t, r, s.set(2))
 			if _, reads := s.count(); reads-earlier > want.reads || time.Since(began) > want.took {
 				t.Errorf("after one of %s, an operation of 2 s is seen after %s and %d reads", before, time.Since(began), reads-earlier)
 			}
@@ -66,7 +54,7 @@ func TestThePastPlacesTheFirstRead(t *testing.T) {
 // A10: a change whose caller has gone continues, and the next call joins it.
 func TestAChangeGoesOnWithoutItsCallerAndTheNextCallJoinsIt(t *testing.T) {
 	s := newSite(10 * time.Second)
-	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+	simulated(t, ops.Config{Tracker: s}, func(t *testing.T, r *ops.Runner) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := ops.Run(ctx, r, s.set(1))
@@ -74,9 +62,7 @@ func TestAChangeGoesOnWithoutItsCallerAndTheNextCallJoinsIt(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v does not match the context's error", err)
 		}
-		if _, err := ops.Run(t.Context(), r, s.set(1)); err != nil {
-			t.Error(err)
-		}
+		succeeds(t, r, s.set(1))
 		if sent, _ := s.count(); sent != 1 {
 			t.Errorf("%d requests were sent, want the first only", sent)
 		}
@@ -85,7 +71,7 @@ func TestAChangeGoesOnWithoutItsCallerAndTheNextCallJoinsIt(t *testing.T) {
 
 func TestAQueuedChangeIsDroppedWithItsCaller(t *testing.T) {
 	s := newSite(10 * time.Second)
-	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+	simulated(t, ops.Config{Tracker: s}, func(t *testing.T, r *ops.Runner) {
 		first := make(chan error, 1)
 		go func() { _, err := ops.Run(t.Context(), r, s.set(1)); first <- err }()
 		synctest.Wait()
@@ -105,7 +91,7 @@ func TestAQueuedChangeIsDroppedWithItsCaller(t *testing.T) {
 
 func TestAnOperationThatFailsIsUnavailableAndOneThatIsHiddenIsUncertain(t *testing.T) {
 	s := newSite(time.Second)
-	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+	simulated(t, ops.Config{Tracker: s}, func(t *testing.T, r *ops.Runner) {
 		s.fails = true
 		_, err := ops.Run(t.Context(), r, s.set(1))
 		wantKind(t, err, fault.Unavailable)
@@ -118,14 +104,12 @@ func TestAnOperationThatFailsIsUnavailableAndOneThatIsHiddenIsUncertain(t *testi
 // A1: what is under way, begun by another controller, ends before a refusal is decided.
 func TestARefusalIsDecidedWhenNothingIsUnderWay(t *testing.T) {
 	s := newSite(10 * time.Second)
-	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+	simulated(t, ops.Config{Tracker: s}, func(t *testing.T, r *ops.Runner) {
 		other := ops.New(t.Context(), ops.Config{Tracker: s})
 		done := make(chan error, 1)
 		go func() { _, err := ops.Run(t.Context(), other, s.set(1)); done <- err }()
 		synctest.Wait()
-		if _, err := ops.Run(t.Context(), r, s.set(1)); err != nil {
-			t.Error(err)
-		}
+		succeeds(t, r, s.set(1))
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -145,7 +129,7 @@ func TestALeaseCountsFromTheArrivalOfTheState(t *testing.T) {
 		t.Run(read.String(), func(t *testing.T) {
 			s := newSite(2 * time.Second)
 			s.read = read
-			simulated(t, s, func(t *testing.T, r *ops.Runner) {
+			simulated(t, ops.Config{Tracker: s}, func(t *testing.T, r *ops.Runner) {
 				op := s.set(1)
 				op.Lease = 2 * time.Second
 				op.Decide = func(value int, _ bool, _ error) error {
@@ -154,9 +138,7 @@ func TestALeaseCountsFromTheArrivalOfTheState(t *testing.T) {
 					}
 					return fault.Busy
 				}
-				if _, err := ops.Run(t.Context(), r, op); err != nil {
-					t.Error(err)
-				}
+				succeeds(t, r, op)
 				if sent, _ := s.count(); sent != 1 {
 					t.Errorf("%d requests were sent, want 1", sent)
 				}
@@ -169,7 +151,7 @@ func TestALeaseCountsFromTheArrivalOfTheState(t *testing.T) {
 func TestAttemptsBecomeRarer(t *testing.T) {
 	const busy = 4 * time.Minute
 	s := newSite(0)
-	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+	simulated(t, ops.Config{Tracker: s}, func(t *testing.T, r *ops.Runner) {
 		op, began, sent := s.set(1), time.Now(), 0
 		op.State = nil
 		op.Submit = func(context.Context, *ops.Write) (int, string, error) {
@@ -178,9 +160,7 @@ func TestAttemptsBecomeRarer(t *testing.T) {
 			}
 			return 1, "", nil
 		}
-		if _, err := ops.Run(t.Context(), r, op); err != nil {
-			t.Fatal(err)
-		}
+		succeeds(t, r, op)
 		if took := time.Since(began); sent > 45 || took > busy*5/4 {
 			t.Errorf("%d requests were sent in %v", sent, took)
 		}
@@ -189,7 +169,7 @@ func TestAttemptsBecomeRarer(t *testing.T) {
 
 // A 429 delays a read as it does a change: what waits for the API's budget waits as long as its callers.
 func TestAReadMayWaitForMinutes(t *testing.T) {
-	simulated(t, newSite(time.Second), func(t *testing.T, r *ops.Runner) {
+	simulated(t, ops.Config{Tracker: newSite(time.Second)}, func(t *testing.T, r *ops.Runner) {
 		reads := ops.NewReads(r, func(ctx context.Context, key int) (int, error) {
 			select {
 			case <-time.After(3 * time.Minute):
@@ -207,7 +187,7 @@ func TestAReadMayWaitForMinutes(t *testing.T) {
 // C6: a panic of an SDK ends no program, wherever it comes from.
 func TestPanicsOfABackendAreSurvived(t *testing.T) {
 	s := newSite(time.Second)
-	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+	simulated(t, ops.Config{Tracker: s}, func(t *testing.T, r *ops.Runner) {
 		op := s.set(1)
 		op.Submit = func(context.Context, *ops.Write) (int, string, error) { panic("an odd answer") }
 		_, err := ops.Run(t.Context(), r, op)
@@ -223,16 +203,14 @@ func TestPanicsOfABackendAreSurvived(t *testing.T) {
 		if _, err := reads.Get(t.Context(), 1); err == nil {
 			t.Error("a read that panicked has an answer")
 		}
-		if _, err := ops.Run(t.Context(), r, s.set(1)); err != nil {
-			t.Error(err)
-		}
+		succeeds(t, r, s.set(1))
 	})
 }
 
 // P1: calls that wait are bounded, and detaches have room beyond the others.
 func TestTooManyCallsAreRefusedAtOnce(t *testing.T) {
 	s := newSite(time.Hour)
-	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+	simulated(t, ops.Config{Tracker: s}, func(t *testing.T, r *ops.Runner) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for i := range 1000 {
@@ -256,7 +234,7 @@ func TestTooManyCallsAreRefusedAtOnce(t *testing.T) {
 // All that ask within a moment share one request, and each read begins after the question.
 func TestQuestionsOfOneMomentShareARead(t *testing.T) {
 	s := newSite(time.Second)
-	simulated(t, s, func(t *testing.T, r *ops.Runner) {
+	simulated(t, ops.Config{Tracker: s}, func(t *testing.T, r *ops.Runner) {
 		ones, manys := 0, 0
 		reads := ops.NewReads(r, func(_ context.Context, key int) (int, error) {
 			ones++

@@ -132,6 +132,14 @@ func (s *site) count() (sent, reads int) {
 	return s.sent, s.reads
 }
 
+// succeeds fails the test unless the change is made.
+func succeeds(t *testing.T, r *ops.Runner, op ops.Op[int]) {
+	t.Helper()
+	if _, err := ops.Run(t.Context(), r, op); err != nil {
+		t.Error(err)
+	}
+}
+
 // set is the Op that gives the object a value.
 func (s *site) set(to int) ops.Op[int] {
 	return ops.Op[int]{
@@ -151,10 +159,10 @@ func (s *site) set(to int) ops.Op[int] {
 }
 
 // simulated plays something with a Runner, in simulated time.
-func simulated(t *testing.T, s *site, play func(t *testing.T, r *ops.Runner)) {
+func simulated(t *testing.T, cfg ops.Config, play func(t *testing.T, r *ops.Runner)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := ops.New(t.Context(), ops.Config{Tracker: s})
+		r := ops.New(t.Context(), cfg)
 		play(t, r)
 		if err := r.Close(t.Context()); err != nil {
 			t.Error(err)

@@ -36,8 +36,7 @@ func TestARefusalBeforeTheRequestIsNotAboutTheDisk(t *testing.T) {
 				folder := start(t, emulator.Options{})
 				authorized := key(t, folder)
 				vol := volume(t, open(t, folder), "a")
-				_, err := open(t, folder).Attach(t.Context(), vol.ID, node1)
-				must(t, err)
+				attach(t, open(t, folder), vol.ID, node1)
 				c := open(t, folder, func(cfg *yandex.Config) {
 					cfg.Token = func() (string, error) { return authorized, nil }
 					cfg.Around = func(ctx context.Context, method string, ask, answer any, conn *grpc.ClientConn, send grpc.UnaryInvoker, opts ...grpc.CallOption) error {

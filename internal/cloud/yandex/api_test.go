@@ -220,8 +220,7 @@ func TestOperationsAreAskedForAsTheCloudWants(t *testing.T) {
 		vol := volume(t, c, "a")
 		folder.ResetStats()
 		began := time.Now()
-		_, err := c.Attach(t.Context(), vol.ID, node1)
-		must(t, err)
+		attach(t, c, vol.ID, node1)
 		looks := 0
 		for route, n := range folder.Stats().Routes {
 			if strings.Contains(route, "OperationService/Get") {

@@ -20,8 +20,7 @@ func origin(t *testing.T, c cloud.Cloud) cloud.VolumeID { return volume(t, c, "o
 
 func attached(t *testing.T, c cloud.Cloud) cloud.VolumeID {
 	id := origin(t, c)
-	_, err := c.Attach(t.Context(), id, node1)
-	must(t, err)
+	attach(t, c, id, node1)
 	return id
 }
 

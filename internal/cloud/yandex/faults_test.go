@@ -41,7 +41,7 @@ func volume(t *testing.T, c cloud.Cloud, name string) cloud.Volume {
 	return vol
 }
 
-var must, want, until = cloudtest.Must, cloudtest.Want, cloudtest.Until
+var must, want, until, attach = cloudtest.Must, cloudtest.Want, cloudtest.Until, cloudtest.AttachTo
 
 // simulated runs a test in a time of its own. It ends when nothing is left of the connections: sleeping takes no
 // real time there.
@@ -84,8 +84,7 @@ func TestAFailedOperationIsToldApart(t *testing.T) {
 		fail(attachDisk, "FAILED_PRECONDITION")
 		_, err = c.Attach(t.Context(), vol.ID, node1)
 		want(t, err, fault.Unavailable, "the rack burns") // the attacher repeats it
-		_, err = c.Attach(t.Context(), vol.ID, node1)
-		must(t, err)
+		attach(t, c, vol.ID, node1)
 		at(t, folder, vol.ID, machine1)
 		fail(updateDisk, "INTERNAL")
 		exp, err := c.ExpandVolume(t.Context(), vol.ID, 2*cloud.GiB)
@@ -112,8 +111,7 @@ func TestABootingInstanceIsADelay(t *testing.T) {
 		want(t, err, fault.Unavailable, "guest is not ready")
 		at(t, folder, vol.ID, "")
 		folder.SetStatus(machine1, "RUNNING")
-		_, err = c.Attach(t.Context(), vol.ID, node1)
-		must(t, err)
+		attach(t, c, vol.ID, node1)
 		folder.SetStatus(machine1, "UPDATING")
 		want(t, c.Detach(t.Context(), vol.ID, node1), fault.Unavailable, "the instance is UPDATING")
 		folder.SetStatus(machine1, "ERROR")
@@ -141,8 +139,7 @@ func TestAFullMachineIsExhausted(t *testing.T) {
 	folder := start(t, emulator.Options{})
 	c := open(t, folder)
 	for n := range 7 { // beside the disk that it boots from
-		_, err := c.Attach(t.Context(), volume(t, c, fmt.Sprintf("v%d", n)).ID, node1)
-		must(t, err)
+		attach(t, c, volume(t, c, fmt.Sprintf("v%d", n)).ID, node1)
 	}
 	last := volume(t, c, "last")
 	_, err := c.Attach(t.Context(), last.ID, node1)

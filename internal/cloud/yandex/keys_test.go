@@ -190,8 +190,7 @@ func TestIdsAreEnough(t *testing.T) {
 	c := open(t, folder)
 	id := volume(t, c, "a").ID
 	folder.ChangeDisk(string(id), func(d *emulator.Disk) { d.Name, d.Labels = "renamed", nil })
-	_, err := c.Attach(t.Context(), id, node1)
-	must(t, err)
+	attach(t, c, id, node1)
 	must(t, c.Detach(t.Context(), id, node1))
 	must(t, c.DeleteVolume(t.Context(), id))
 	left(t, folder, 0)

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
@@ -51,32 +50,6 @@ func TestASnapshotIsAnsweredBeforeItIsReady(t *testing.T) {
 			t.Errorf("after its time CreateSnapshot = %+v, %v", snap, err)
 		}
 	})
-}
-
-// C8: a snapshot whose answer was lost is one snapshot when it is repeated.
-func TestASnapshotWhoseAnswerWasLostIsMadeOnce(t *testing.T) {
-	for name, effect := range map[string]faults.Effect{
-		"lost before": {Lost: faults.LostBefore}, "lost after": {Lost: faults.LostAfter},
-	} {
-		t.Run(name, func(t *testing.T) {
-			simulated(t, func(t *testing.T) {
-				folder := start(t, emulator.Options{Durations: emulator.Each(clock.Fixed(10 * time.Millisecond))})
-				c := stack(open(t, folder))
-				id := origin(t, c)
-				folder.Arm(emulator.Fault{Route: createSnapshot, Times: 1, Effect: effect})
-				var snap cloud.Snapshot
-				must(t, cloudtest.Repeat(func() (err error) {
-					if snap, err = c.CreateSnapshot(t.Context(), snapshotRequest("s", id)); err == nil && !snap.Ready {
-						err = fault.Busy
-					}
-					return err
-				}))
-				if all := folder.Snapshots(); len(all) != 1 || all[0].ID != string(snap.ID) || all[0].Status != "READY" {
-					t.Errorf("the snapshots are %+v", all)
-				}
-			})
-		})
-	}
 }
 
 // C8: the sidecar keeps the id that it was told first and believes any later answer that says ready. So a snapshot that

@@ -77,8 +77,7 @@ func TestASlowAPIDelaysAndPreventsNothing(t *testing.T) {
 			}
 			c := open(t, folder, func(cfg *yandex.Config) { cfg.Tick, cfg.Busy = 0, wait.Backoff{} })
 			vol := volume(t, c, "a")
-			_, err := c.Attach(t.Context(), vol.ID, node1)
-			must(t, err)
+			attach(t, c, vol.ID, node1)
 			must(t, c.Detach(t.Context(), vol.ID, node1))
 			must(t, c.Detach(t.Context(), vol.ID, node1)) // as it is repeated
 			must(t, c.DeleteVolume(t.Context(), vol.ID))
@@ -101,8 +100,7 @@ func TestALongHistoryCostsOnePage(t *testing.T) {
 		c := open(t, folder)
 		id := volume(t, c, "a").ID
 		for range 100 {
-			_, err := c.Attach(t.Context(), id, node1)
-			must(t, err)
+			attach(t, c, id, node1)
 			must(t, c.Detach(t.Context(), id, node1))
 			time.Sleep(time.Hour)
 		}

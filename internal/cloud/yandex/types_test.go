@@ -8,6 +8,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 func TestSizesFitTheType(t *testing.T) {
@@ -57,13 +58,9 @@ func TestParametersAreReadBackFromTheDisk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := parse(given)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			body, err := (&Cloud{owner: ownerOf("")}).createBody(cloud.CreateVolumeRequest{Name: "a", Parameters: given})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			disk := &compute.Disk{
 				TypeId: body.GetTypeId(), BlockSize: body.GetBlockSize(), KmsKey: &compute.KMSKey{KeyId: p.kmsKey}, Labels: body.GetLabels(),
 				DiskPlacementPolicy: body.GetDiskPlacementPolicy(),

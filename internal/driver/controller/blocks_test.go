@@ -79,9 +79,7 @@ func startBlocks(t *testing.T, blocks cloud.SnapshotBlocks) (*rig, csi.SnapshotM
 	names := memoryNames(t)
 	r := &rig{log: &drivertest.Log{}, http: drivertest.FreeAddress(t)}
 	log, err := driver.NewLogger("debug", "json", r.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	conn := drivertest.Serve(t, driver.Config{Names: names, HTTPEndpoint: r.http, Log: log}, func(s grpc.ServiceRegistrar) {
 		csi.RegisterSnapshotMetadataServer(s, controller.NewBlocks(blocks))
 	})

@@ -58,9 +58,7 @@ func TestPublishAndUnpublish(t *testing.T) {
 	}
 	attached := func() []cloud.NodeID {
 		v, err := r.cloud.GetVolume(t.Context(), cloud.VolumeID(vol.GetVolumeId()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return v.AttachedTo
 	}
 	unpublish := func(volume, node string) error {
@@ -83,38 +81,19 @@ func TestPublishAndUnpublish(t *testing.T) {
 // A full node is ResourceExhausted, so that the pod is scheduled to another one (A7).
 func TestPublishOnAFullNode(t *testing.T) {
 	r := start(t, memory.Config{Slots: 1})
-	publish := func(id string) error {
-		_, err := r.ControllerPublishVolume(ctxOf(t), &csi.ControllerPublishVolumeRequest{
-			VolumeId: id, NodeId: "node-1", VolumeCapability: filesystem(),
-		})
-		return err
-	}
-	wantCode(t, "the first", publish(r.make(t, "a").GetVolumeId()), codes.OK)
-	wantCode(t, "the second", publish(r.make(t, "b").GetVolumeId()), codes.ResourceExhausted)
+	publish := changes[memory.CallAttach] // to node-1
+	wantCode(t, "the first", publish(ctxOf(t), r, r.make(t, "a").GetVolumeId()), codes.OK)
+	wantCode(t, "the second", publish(ctxOf(t), r, r.make(t, "b").GetVolumeId()), codes.ResourceExhausted)
 }
 
 // An object that certainly does not exist is no error; an object that may exist is one.
 func TestRemovingWhatIsNotThere(t *testing.T) {
 	r := start(t, memory.Config{})
 	account := r.cloud.Account()
-	calls := map[memory.Call]func() error{
-		memory.CallDeleteVolume: func() error {
-			_, err := r.DeleteVolume(ctxOf(t), &csi.DeleteVolumeRequest{VolumeId: "v"})
-			return err
-		},
-		memory.CallDetach: func() error {
-			_, err := r.ControllerUnpublishVolume(ctxOf(t), &csi.ControllerUnpublishVolumeRequest{VolumeId: "v", NodeId: "n"})
-			return err
-		},
-		memory.CallDeleteSnapshot: func() error {
-			_, err := r.DeleteSnapshot(ctxOf(t), &csi.DeleteSnapshotRequest{SnapshotId: "s"})
-			return err
-		},
-	}
-	for name, call := range calls {
-		account.Arm(name, memory.Refuse(fault.NotFound), memory.Refuse(errors.Join(fault.NotFound, fault.Uncertain)))
-		wantCode(t, string(name)+" of what is not there", call(), codes.OK)
-		wantCode(t, string(name)+" of what may be there", call(), codes.Unavailable)
+	for _, call := range []memory.Call{memory.CallDeleteVolume, memory.CallDetach, memory.CallDeleteSnapshot} {
+		account.Arm(call, memory.Refuse(fault.NotFound), memory.Refuse(errors.Join(fault.NotFound, fault.Uncertain)))
+		wantCode(t, string(call)+" of what is not there", changes[call](ctxOf(t), r, "v"), codes.OK)
+		wantCode(t, string(call)+" of what may be there", changes[call](ctxOf(t), r, "v"), codes.Unavailable)
 	}
 }
 

@@ -21,11 +21,6 @@ func methods(t *testing.T) map[string]protoreflect.MethodDescriptor {
 	return drivertest.Methods(t, "csi.v1.Controller")
 }
 
-func (r *rig) call(t *testing.T, method protoreflect.MethodDescriptor, req proto.Message) error {
-	t.Helper()
-	return drivertest.Call(t, r.conn, method, req)
-}
-
 // implementedBy has the calls that each capability requires.
 var implementedBy = map[csi.ControllerServiceCapability_RPC_Type][]string{
 	csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME:         {"CreateVolume", "DeleteVolume"},
@@ -53,9 +48,7 @@ func TestEveryCallWithEmptyAndFullRequests(t *testing.T) {
 			r := start(t, memory.Config{Capabilities: caps})
 			id := r.make(t, "v").GetVolumeId()
 			answer, err := r.ControllerGetCapabilities(ctxOf(t), &csi.ControllerGetCapabilitiesRequest{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			promised := map[string]bool{"ControllerGetCapabilities": true, "ValidateVolumeCapabilities": true}
 			for _, c := range answer.GetCapabilities() {
 				calls, known := implementedBy[c.GetRpc().GetType()]
@@ -72,7 +65,7 @@ func TestEveryCallWithEmptyAndFullRequests(t *testing.T) {
 					if text != "" {
 						drivertest.Fill(req.ProtoReflect(), text, "secret")
 					}
-					code := status.Code(r.call(t, method, req))
+					code := status.Code(drivertest.Call(t, r.conn, method, req))
 					if (code == codes.Unimplemented) == promised[name] {
 						t.Errorf("%s(%.20q) has code %v, advertised: %v", name, text, code, promised[name])
 					}
@@ -86,6 +79,22 @@ func TestEveryCallWithEmptyAndFullRequests(t *testing.T) {
 			}
 		})
 	}
+}
+
+// C6: no request of any call makes a handler panic or fail without a reason.
+func FuzzCalls(f *testing.F) {
+	r := start(f, memory.Config{})
+	made, err := r.CreateVolume(drivertest.Waiting(f), request("v"))
+	must(f, err)
+	id := made.GetVolume().GetVolumeId()
+	snapshot, err := r.CreateSnapshot(drivertest.Waiting(f), &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: id})
+	must(f, err)
+	texts := []string{"x", "ext4", id, snapshot.GetSnapshot().GetSnapshotId(), "node-1", "../x", "\x01", "a=b", strings.Repeat("long", 500)}
+	drivertest.FuzzCalls(f, "csi.v1.Controller", r.conn, texts, func(t *testing.T, call string) {
+		if text := r.log.Take(); strings.Contains(text, `"panic"`) {
+			t.Fatalf("%s: a handler panicked:\n%s", call, text)
+		}
+	})
 }
 
 func TestCapabilitiesFollowTheCloud(t *testing.T) {
@@ -112,9 +121,7 @@ func TestNoSecretLeaves(t *testing.T) {
 	create := request("v")
 	create.Secrets, create.VolumeCapabilities = secrets, []*csi.VolumeCapability{hidden}
 	made, err := r.CreateVolume(ctxOf(t), create)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	id, context := made.GetVolume().GetVolumeId(), made.GetVolume().GetVolumeContext()
 	context["csi.storage.k8s.io/serviceAccount.tokens"], context[canary] = canary, canary
 
@@ -134,7 +141,7 @@ func TestNoSecretLeaves(t *testing.T) {
 	}
 	all := methods(t)
 	for method, req := range requests {
-		if err := r.call(t, all[method], req); err != nil {
+		if err := drivertest.Call(t, r.conn, all[method], req); err != nil {
 			t.Errorf("%s: %v", method, err)
 		}
 	}
@@ -162,7 +169,7 @@ func failWithSecrets(t *testing.T, r *rig, canary string, bad *csi.VolumeCapabil
 		for _, text := range []string{"", "x", "../x"} {
 			req := drivertest.Message(t, method.Input())
 			drivertest.Fill(req.ProtoReflect(), text, canary)
-			note(r.call(t, method, req))
+			note(drivertest.Call(t, r.conn, method, req))
 		}
 	}
 	for _, change := range []func(*csi.CreateVolumeRequest){

@@ -68,9 +68,7 @@ func TestAVolumeThatWouldGrowBeyondTheLimitIsLeftAsItIs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := wide{memory.New(memory.Config{}), 8 * cloud.GiB}
 			v, err := c.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "v", Size: c.drive})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			names := memoryNames(t)
 			answer, err := controller.New(c, names).ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{
 				VolumeId: string(v.ID), CapacityRange: tc.asked,
@@ -94,9 +92,7 @@ func onNode(t *testing.T, cfg memory.Config, attached bool) (*memory.Cloud, clou
 	if err == nil && attached {
 		_, err = c.Attach(t.Context(), v.ID, "node-1")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return bare, c, v.ID
 }
 
@@ -153,9 +149,7 @@ func TestAQuotaThatRefusesAGrowthIsOutOfRange(t *testing.T) {
 	names := memoryNames(t)
 	c := full{memory.New(memory.Config{})}
 	v, err := c.CreateVolume(t.Context(), cloud.CreateVolumeRequest{Name: "v", Size: cloud.GiB})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = controller.New(c, names).ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{
 		VolumeId: string(v.ID), CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * gib},
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/controller"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,7 +26,7 @@ const (
 	zoneKey = "topology.memory.csi.cloudblock.io/zone"
 )
 
-var ctxOf = drivertest.Waiting
+var ctxOf, must = drivertest.Waiting, expect.NoError
 
 // rig is a controller service on a real socket, over an in-memory cloud.
 type rig struct {
@@ -42,9 +43,7 @@ type rig struct {
 func memoryNames(t testing.TB) driver.Names {
 	t.Helper()
 	names, err := driver.NewNames("memory", profile.ScopeZone, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return names
 }
 
@@ -53,9 +52,7 @@ func start(t testing.TB, cfg memory.Config, tags ...cloud.Tag) *rig {
 	names := memoryNames(t)
 	r := &rig{cloud: memory.New(cfg), names: names, log: &drivertest.Log{}, http: drivertest.FreeAddress(t)}
 	log, err := driver.NewLogger("debug", "json", r.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	service := controller.New(r.cloud, names, tags...)
 	r.conn = drivertest.Serve(t, driver.Config{
 		Names: names, Features: service.Features(), Version: "test", HTTPEndpoint: r.http, Log: log,

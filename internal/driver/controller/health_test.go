@@ -24,9 +24,7 @@ func TestHealth(t *testing.T) {
 			state.Reason, state.Message = "ImageDamaged", "restore a snapshot"
 			ill[id] = kind
 		}
-		if err := r.cloud.Account().SetHealth(cloud.VolumeID(id), state); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.cloud.Account().SetHealth(cloud.VolumeID(id), state))
 		answer, err := r.ControllerGetVolumeHealth(ctxOf(t), &csi.ControllerGetVolumeHealthRequest{VolumeId: id})
 		statuses := answer.GetVolumeHealth().GetHealthStatuses()
 		switch {

@@ -33,18 +33,14 @@ func TestListsHaveNoTemporarySnapshot(t *testing.T) {
 	var last string
 	for _, name := range []string{"a", "b", "c"} {
 		answer, err := r.CreateSnapshot(ctxOf(t), &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: origin})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		last = answer.GetSnapshot().GetSnapshotId()
 	}
 	service := controller.New(cloning{r.cloud, cloud.SnapshotID(last)}, r.names)
 	var listed []string
 	for token := ""; ; {
 		list, err := service.ListSnapshots(t.Context(), &csi.ListSnapshotsRequest{MaxEntries: 1, StartingToken: token})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, e := range list.GetEntries() {
 			listed = append(listed, e.GetSnapshot().GetSnapshotId())
 		}

@@ -17,9 +17,7 @@ import (
 func (r *rig) tagsOf(t *testing.T, id string) []cloud.Tag {
 	t.Helper()
 	vol, err := r.cloud.GetVolume(ctxOf(t), cloud.VolumeID(id))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return vol.Tags
 }
 
@@ -29,9 +27,7 @@ func TestModifyVolume(t *testing.T) {
 	create.Parameters = map[string]string{"tags": "team=a,stage=dev", "csi.storage.k8s.io/pvc/name": "data"}
 	create.MutableParameters = map[string]string{"tags": "team=b,site=south"}
 	made, err := r.CreateVolume(ctxOf(t), create)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	id := made.GetVolume().GetVolumeId()
 	own := cloud.Tag{Key: "cloudblock-pvc", Value: "data"}
 	has := func(want ...cloud.Tag) {
@@ -108,9 +104,7 @@ func TestLimitsAreSetAtCreateAndStay(t *testing.T) {
 	create.Parameters = map[string]string{"iops": "1000", "writeBandwidth": "50Mi"}
 	create.MutableParameters = map[string]string{"readIops": "300", "bandwidth": "200Mi"}
 	made, err := r.CreateVolume(ctxOf(t), create)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	said, err := r.names.DecodeVolumeContext(made.GetVolume().GetVolumeContext())
 	want := driver.IOLimits{ReadIOPS: 300, WriteIOPS: 1000, ReadBandwidth: 200 << 20, WriteBandwidth: 200 << 20}
 	if err != nil || said.Limits != want {

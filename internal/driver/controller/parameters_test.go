@@ -21,13 +21,30 @@ func classes(vendor *compat.Vendor, backend ...string) *Service {
 	return &Service{names: driver.Names{Vendor: vendor}, caps: cloud.Capabilities{Parameters: backend}}
 }
 
+// parsed are the parameters of a class, and what the driver has to make of them.
+type parsed struct {
+	raw  map[string]string
+	want volumeParameters
+	says string // not empty: refused
+}
+
+func wantParameters(t *testing.T, service *Service, tests map[string]parsed) {
+	t.Helper()
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := service.parseVolumeParameters(tc.raw)
+			if tc.says == "" && (err != nil || !reflect.DeepEqual(got, tc.want)) {
+				t.Errorf("parseVolumeParameters(%v) = %+v, %v, want %+v", tc.raw, got, err, tc.want)
+			}
+			if tc.says != "" && (!errors.Is(err, fault.InvalidArgument) || !strings.Contains(err.Error(), tc.says)) {
+				t.Errorf("parseVolumeParameters(%v): error %v, want one that says %q", tc.raw, err, tc.says)
+			}
+		})
+	}
+}
+
 func TestParseVolumeParameters(t *testing.T) {
-	service := classes(nil, "tier", "encrypted")
-	tests := map[string]struct {
-		raw  map[string]string
-		want volumeParameters
-		says string // not empty: refused
-	}{
+	wantParameters(t, classes(nil, "tier", "encrypted"), map[string]parsed{
 		"none": {nil, volumeParameters{}, ""},
 		"all of ours": {
 			map[string]string{
@@ -63,21 +80,7 @@ func TestParseVolumeParameters(t *testing.T) {
 		"a long unknown name":           {map[string]string{strings.Repeat("x", 2000): ""}, volumeParameters{}, `xxx..."; known`},
 		"a vendor's own, elsewhere":     {map[string]string{"fstype": "xfs"}, volumeParameters{}, `unknown "fstype"`},
 		"another case":                  {map[string]string{"MkfsOptions": "-F"}, volumeParameters{}, "unknown"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, err := service.parseVolumeParameters(tc.raw)
-			if tc.says != "" {
-				if !errors.Is(err, fault.InvalidArgument) || !strings.Contains(err.Error(), tc.says) {
-					t.Errorf("parseVolumeParameters(%v): error %v, want one that says %q", tc.raw, err, tc.says)
-				}
-				return
-			}
-			if err != nil || !reflect.DeepEqual(got, tc.want) {
-				t.Errorf("parseVolumeParameters(%v) = %+v, %v, want %+v", tc.raw, got, err, tc.want)
-			}
-		})
-	}
+	})
 }
 
 // A parameter that a class leaves out has the backend's default.
@@ -100,41 +103,20 @@ func TestDefaultsOfParameters(t *testing.T) {
 
 // Parameters of a vendor's driver, with the name of that driver.
 func TestParseAVendorsParameters(t *testing.T) {
-	service := classes(compat.Of("dobs.csi.digitalocean.com"))
-	tests := map[string]struct {
-		raw        map[string]string
-		filesystem string
-		says       string // not empty: refused
-	}{
-		"its own":            {map[string]string{"fstype": "xfs"}, "xfs", ""},
-		"as many write it":   {map[string]string{"fsType": "ext4"}, "ext4", ""},
-		"ours":               {map[string]string{"csi.storage.k8s.io/fstype": "xfs", "mkfsOptions": "-f"}, "xfs", ""},
-		"a bad value":        {map[string]string{"fstype": "zfs"}, "", "fstype: supported are"},
-		"both, even if same": {map[string]string{"fstype": "xfs", "csi.storage.k8s.io/fstype": "xfs"}, "", "csi.storage.k8s.io/fstype and fstype mean the same"},
-		"unknown":            {map[string]string{"region": "fra1"}, "", `unknown "region"; known are bandwidth, csi.storage.k8s.io/fstype, csi.storage.k8s.io/pv/name, csi.storage.k8s.io/pvc/name, csi.storage.k8s.io/pvc/namespace, formatNonZero, fsType, fstype, iops, luks, mkfsOptions, readBandwidth, readIops, tags, writeBandwidth, writeIops`},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, err := service.parseVolumeParameters(tc.raw)
-			if tc.says == "" && (err != nil || got.filesystem != tc.filesystem || got.backend != nil) {
-				t.Errorf("parseVolumeParameters(%v) = %+v, %v, want the filesystem %s", tc.raw, got, err, tc.filesystem)
-			}
-			if tc.says != "" && (!errors.Is(err, fault.InvalidArgument) || !strings.Contains(err.Error(), tc.says)) {
-				t.Errorf("parseVolumeParameters(%v): error %v, want one that says %q", tc.raw, err, tc.says)
-			}
-		})
-	}
+	wantParameters(t, classes(compat.Of("dobs.csi.digitalocean.com")), map[string]parsed{
+		"its own":            {map[string]string{"fstype": "xfs"}, volumeParameters{filesystem: "xfs"}, ""},
+		"as many write it":   {map[string]string{"fsType": "ext4"}, volumeParameters{filesystem: "ext4"}, ""},
+		"ours":               {map[string]string{"csi.storage.k8s.io/fstype": "xfs", "mkfsOptions": "-f"}, volumeParameters{filesystem: "xfs", mkfsOptions: []string{"-f"}}, ""},
+		"a bad value":        {map[string]string{"fstype": "zfs"}, volumeParameters{}, "fstype: supported are"},
+		"both, even if same": {map[string]string{"fstype": "xfs", "csi.storage.k8s.io/fstype": "xfs"}, volumeParameters{}, "csi.storage.k8s.io/fstype and fstype mean the same"},
+		"unknown":            {map[string]string{"region": "fra1"}, volumeParameters{}, `unknown "region"; known are bandwidth, csi.storage.k8s.io/fstype, csi.storage.k8s.io/pv/name, csi.storage.k8s.io/pvc/name, csi.storage.k8s.io/pvc/namespace, formatNonZero, fsType, fstype, iops, luks, mkfsOptions, readBandwidth, readIops, tags, writeBandwidth, writeIops`},
+	})
 }
 
 // Parameters of Linode's driver, which begin with its name.
 func TestParseLinodesParameters(t *testing.T) {
 	const own = "linodebs.csi.linode.com/"
-	service := classes(compat.Of("linodebs.csi.linode.com"), "encrypted", "aaa")
-	tests := map[string]struct {
-		raw  map[string]string
-		want volumeParameters
-		says string // not empty: refused
-	}{
+	wantParameters(t, classes(compat.Of("linodebs.csi.linode.com"), "encrypted", "aaa"), map[string]parsed{
 		"its tags, as its examples write them": {
 			map[string]string{own + "volumeTags": "foo, bar,env:prod:eu,a=b"},
 			volumeParameters{tags: []cloud.Tag{{Key: "foo"}, {Key: "bar"}, {Key: "env", Value: "prod:eu"}, {Key: "a=b"}}}, "",
@@ -160,18 +142,7 @@ func TestParseLinodesParameters(t *testing.T) {
 		"a tag with a tab":   {map[string]string{own + "volumeTags": "a\tb"}, volumeParameters{}, "printable"},
 		"unknown":            {map[string]string{own + "volumeTag": "foo"}, volumeParameters{}, own + "volumeTags"},
 		"what tags mean":     {map[string]string{profile.TagWords: "foo"}, volumeParameters{}, "unknown"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, err := service.parseVolumeParameters(tc.raw)
-			if tc.says == "" && (err != nil || !reflect.DeepEqual(got, tc.want)) {
-				t.Errorf("parseVolumeParameters(%v) = %+v, %v, want %+v", tc.raw, got, err, tc.want)
-			}
-			if tc.says != "" && (!errors.Is(err, fault.InvalidArgument) || !strings.Contains(err.Error(), tc.says)) {
-				t.Errorf("parseVolumeParameters(%v): error %v, want one that says %q", tc.raw, err, tc.says)
-			}
-		})
-	}
+	})
 }
 
 // With the name of a driver whose handles are more than the id, this driver returns the same handles: the list of volumes is

@@ -12,15 +12,14 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 // namesOf are the names of a driver of Linode that is called so.
 func namesOf(t *testing.T, driverName string) driver.Names {
 	t.Helper()
 	names, err := driver.NewNames("linode", profile.ScopeRegion, driverName, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return names
 }
 
@@ -29,9 +28,7 @@ func TestTwoSpellingsOfAHandleAreOneVolume(t *testing.T) {
 	names := namesOf(t, "linodebs.csi.linode.com")
 	s := New(memory.New(memory.Config{}), names)
 	release, err := s.lockVolume("45-pvc0123")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	if _, err := s.lockVolume("45"); fault.Of(err) != fault.Busy {
 		t.Errorf("a second change under the other spelling: %v, want %v", err, fault.Busy)
 	}
@@ -180,9 +177,7 @@ func TestAListHasTheHandleOfTheAttachment(t *testing.T) {
 		s := New(&numbered{Cloud: memory.New(memory.Config{})}, names)
 		for _, handle := range []string{"45-an-older-name", "45", "45-pvc0123", "45"} {
 			_, err := s.ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: handle, NodeId: "1", VolumeCapability: filesystem45})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			list, err := s.ListVolumes(t.Context(), &csi.ListVolumesRequest{})
 			if err != nil || list.GetEntries()[0].GetVolume().GetVolumeId() != handle {
 				t.Errorf("%s: the list after an attachment of %s: %v, %v", names.Driver, handle, list, err)

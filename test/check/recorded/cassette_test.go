@@ -19,19 +19,15 @@ func TestACassetteIsAnsweredAsRecorded(t *testing.T) {
 		t.Skip("no -cassette: make e2e-real gives one")
 	}
 	text, err := os.ReadFile(*cassette)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all []recorded.Exchange
-	if err := json.Unmarshal(text, &all); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &all))
 	life := slices.DeleteFunc(all, func(e recorded.Exchange) bool { return e.Part != "Life" })
 	if len(life) == 0 {
 		t.Fatal("the recording has no volume's life")
 	}
 	equal, artefacts := 0, 0
-	for i, found := range play(t, life) {
+	for i, found := range replay(t, "", life, direct) {
 		if len(found) == 0 {
 			equal++
 		}
@@ -44,14 +40,4 @@ func TestACassetteIsAnsweredAsRecorded(t *testing.T) {
 		}
 	}
 	t.Logf("%s: %d exchanges, %d equal, %d artefacts", *cassette, len(life), equal, artefacts)
-}
-
-func play(t *testing.T, exchanges []recorded.Exchange) [][]difference {
-	t.Helper()
-	p := newPlayer(t, exchanges, direct)
-	found := make([][]difference, len(exchanges))
-	for i, e := range exchanges {
-		found[i] = compare(e, p.play(e), p.recordedID)
-	}
-	return found
 }

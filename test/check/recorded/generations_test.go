@@ -28,15 +28,11 @@ var generations = []generation{
 	{14, "locks", []string{"TestInstance_Config_VolumeLimitExtension"}},
 }
 
-// excuses are the generations, and which of them occurred.
-type excuses struct {
-	generations map[int]bool
-}
-
-func newExcuses() *excuses { return &excuses{map[int]bool{}} }
+// excuses are the generations that occurred.
+type excuses map[int]bool
 
 // unexplained returns the differences of an exchange that no generation explains.
-func (x *excuses) unexplained(t *testing.T, file string, e recorded.Exchange, all []difference) []difference {
+func (x excuses) unexplained(t *testing.T, file string, e recorded.Exchange, all []difference) []difference {
 	t.Helper()
 	for i, g := range generations {
 		if !slices.Contains(g.files, file) || !g.shows(t, e) {
@@ -45,7 +41,7 @@ func (x *excuses) unexplained(t *testing.T, file string, e recorded.Exchange, al
 		all = slices.DeleteFunc(all, func(d difference) bool {
 			field, is := strings.CutPrefix(d.Where, "volume.")
 			older := is && d.What == additional && slices.Contains(strings.Fields(g.lacks), field)
-			x.generations[i] = x.generations[i] || older
+			x[i] = x[i] || older
 			return older
 		})
 	}
@@ -67,9 +63,7 @@ func (g generation) shows(t *testing.T, e recorded.Exchange) bool {
 func shapes(t *testing.T, e recorded.Exchange) (all [][]string) {
 	t.Helper()
 	var root map[string]any
-	if err := json.Unmarshal(e.Answer, &root); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(e.Answer, &root))
 	list, _ := root["data"].([]any)
 	for _, element := range append(list, root) {
 		if fields, is := element.(map[string]any); is && objectOf(fields) == "volume" {
@@ -80,10 +74,10 @@ func shapes(t *testing.T, e recorded.Exchange) (all [][]string) {
 }
 
 // unused fails the test for each excuse that did not occur.
-func (x *excuses) unused(t *testing.T) {
+func (x excuses) unused(t *testing.T) {
 	t.Helper()
 	for i, g := range generations {
-		if !x.generations[i] {
+		if !x[i] {
 			t.Errorf("no recording shows a volume of the generation of %d fields any more: %q", g.fields, g.files)
 		}
 	}

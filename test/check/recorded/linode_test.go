@@ -25,25 +25,20 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 func sequences(t *testing.T) []string {
 	t.Helper()
 	names, err := recorded.Files(linode)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return slices.DeleteFunc(names, func(name string) bool { return name == refusals })
 }
 
 func exchanges(t *testing.T, name string) []recorded.Exchange {
 	t.Helper()
 	all, err := recorded.Exchanges(linode, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 
 // replay returns the differences of each exchange of a recording.
-func replay(t *testing.T, name string, serve func(*testing.T, *emulator.Cloud) string) [][]difference {
+func replay(t *testing.T, name string, all []recorded.Exchange, serve func(*testing.T, *emulator.Cloud) string) [][]difference {
 	t.Helper()
-	all := exchanges(t, name)
 	p := newPlayer(t, all, serve)
 	found := make([][]difference, len(all))
 	for i, e := range all {
@@ -58,11 +53,11 @@ func replay(t *testing.T, name string, serve func(*testing.T, *emulator.Cloud) s
 
 // The emulator answers each recorded request as the real API did.
 func TestLinodeAnswersAsRecorded(t *testing.T) {
-	excused := newExcuses()
+	excused := excuses{}
 	var sum, sumEqual int
 	for _, name := range sequences(t) {
 		equal, all := 0, exchanges(t, name)
-		for i, found := range replay(t, name, direct) {
+		for i, found := range replay(t, name, all, direct) {
 			if len(found) == 0 {
 				equal++
 			}

@@ -58,10 +58,10 @@ func ofVolumes(change func(volume map[string]any)) func(http.Header, map[string]
 func reported(t *testing.T, change func(http.Header, map[string]any), want difference) string {
 	t.Helper()
 	for _, name := range planted {
-		for i, found := range replay(t, name, changed(change)) {
+		all := exchanges(t, name)
+		for i, found := range replay(t, name, all, changed(change)) {
 			if slices.Contains(found, want) {
-				e := exchanges(t, name)[i]
-				return e.Method + " " + e.Path
+				return all[i].Method + " " + all[i].Path
 			}
 		}
 	}

@@ -1,9 +1,7 @@
 package recorded_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"io"
 	"net/http"
 	"regexp"
 	"slices"
@@ -14,8 +12,11 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/recorded"
 )
+
+var must = expect.NoError
 
 // volume is what a player needs of a volume in an answer.
 type volume struct {
@@ -34,9 +35,7 @@ type volume struct {
 func volumesIn(t *testing.T, body json.RawMessage) (all []volume) {
 	t.Helper()
 	var list struct{ Data []json.RawMessage }
-	if err := json.Unmarshal(body, &list); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(body, &list))
 	for _, element := range append(list.Data, body) {
 		var kind struct {
 			Path string `json:"filesystem_path"`
@@ -45,9 +44,7 @@ func volumesIn(t *testing.T, body json.RawMessage) (all []volume) {
 		if err := json.Unmarshal(element, &kind); err != nil || kind.Path == "" {
 			continue
 		}
-		if err := json.Unmarshal(element, &v); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(element, &v))
 		all = append(all, v)
 	}
 	return all
@@ -80,7 +77,6 @@ type player struct {
 	t       *testing.T
 	account *emulator.Cloud
 	url     string
-	client  *http.Client
 	// ids are the account's ids of recorded volumes.
 	ids map[int]int
 }
@@ -92,9 +88,7 @@ func newPlayer(t *testing.T, exchanges []recorded.Exchange, serve func(*testing.
 		// Only Finish ends an operation.
 		Regions: regions(t, exchanges), Durations: emulator.Each(clock.Fixed(time.Hour)), Limits: emulator.RealLimits(),
 	})
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	p := &player{t: t, account: account, url: serve(t, account), client: &http.Client{Transport: transport}, ids: map[int]int{}}
+	p := &player{t: t, account: account, url: serve(t, account), ids: map[int]int{}}
 	if len(exchanges) > 0 && exchanges[0].Header.Get("X-Oauth-Scopes") != "*" {
 		account.SetRules(func(r *emulator.Rules) { r.Scopes = strings.Fields(exchanges[0].Header.Get("X-Oauth-Scopes")) })
 	}
@@ -132,9 +126,7 @@ func (p *player) addVolume(v volume) {
 	id, err := p.account.AddVolume(emulator.Volume{
 		ID: v.ID, Label: v.Label, Region: v.Region, SizeGiB: v.Size, Tags: v.Tags, Encrypted: v.Encryption == "enabled",
 	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	p.account.Attached(id, v.LinodeID)
 }
 
@@ -197,23 +189,10 @@ func (p *player) sendAs(token, method, path string, filter *string, body []byte)
 	if string(body) == "null" {
 		body = nil
 	}
-	r, err := http.NewRequestWithContext(p.t.Context(), method, p.url+path, bytes.NewReader(body))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+token)
-	r.Header.Set("Content-Type", "application/json")
+	header := []string{"Authorization", "Bearer " + token, "Content-Type", "application/json"}
 	if filter != nil {
-		r.Header.Set("X-Filter", *filter)
+		header = append(header, "X-Filter", *filter)
 	}
-	res, err := p.client.Do(r)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return answer{res.StatusCode, res.Header, text}
+	got := expect.Fetch(p.t, method, p.url+path, string(body), header...)
+	return answer{got.Status, got.Header, []byte(got.Body)}
 }

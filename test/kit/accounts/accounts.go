@@ -16,7 +16,9 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/contract"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rest"
 )
 
@@ -172,11 +174,11 @@ var clouds = map[string]struct {
 }{
 	"digitalocean": {
 		start:  func(o Options) (Account, error) { return StartDigitalOcean(o) },
-		limits: digitalOceanLimits,
+		limits: digitalocean.RealLimits,
 	},
 	"linode": {
 		start:  func(o Options) (Account, error) { return StartLinode(o) },
-		limits: linodeLimits,
+		limits: linode.RealLimits,
 	},
 	"yandex": {
 		start:  func(o Options) (Account, error) { return StartYandex(o) },

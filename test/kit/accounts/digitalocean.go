@@ -12,7 +12,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rest"
 )
 
 const gib = 1 << 30
@@ -21,8 +20,6 @@ const gib = 1 << 30
 type DigitalOcean struct{ *digitalocean.Cloud }
 
 var _ Account = DigitalOcean{}
-
-func digitalOceanLimits() []rest.Limit { return digitalocean.RealLimits() }
 
 // StartDigitalOcean is Start for this cloud.
 func StartDigitalOcean(o Options) (DigitalOcean, error) {
@@ -34,7 +31,7 @@ func StartDigitalOcean(o Options) (DigitalOcean, error) {
 		opts.Decide = func(c digitalocean.Call) faults.Effect { return o.Decide(Call(c)) }
 	}
 	if o.Real {
-		opts.Limits = append(opts.Limits, digitalOceanLimits()...)
+		opts.Limits = append(opts.Limits, digitalocean.RealLimits()...)
 		opts.Rules = digitalocean.Rules{
 			SnapshotInterval: clock.Fixed(10 * time.Minute), SnapshotsPerVolume: 25, Scopes: digitalocean.DocumentedScopes,
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rest"
 )
 
 // Linode is an account of that cloud.
@@ -29,8 +28,6 @@ type Linode struct {
 
 var _ Account = &Linode{}
 
-func linodeLimits() []rest.Limit { return linode.RealLimits() }
-
 // StartLinode is Start for this cloud.
 func StartLinode(o Options) (*Linode, error) {
 	opts := linode.Options{
@@ -41,7 +38,7 @@ func StartLinode(o Options) (*Linode, error) {
 		opts.Decide = func(c linode.Call) faults.Effect { return o.Decide(Call(c)) }
 	}
 	if o.Real {
-		opts.Limits, opts.Rules = append(opts.Limits, linodeLimits()...), linode.Restricted()
+		opts.Limits, opts.Rules = append(opts.Limits, linode.RealLimits()...), linode.Restricted()
 		opts.Rules.OneChangePerLinode = true
 	}
 	c, err := linode.New(opts)

@@ -2,6 +2,7 @@ package real
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -47,7 +48,7 @@ func (r recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if req.Body != nil {
 		text, err := io.ReadAll(req.Body)
-		if err := firstOf(err, req.Body.Close()); err != nil {
+		if err := cmp.Or(err, req.Body.Close()); err != nil {
 			return nil, err
 		}
 		e.Body = asJSON(text)
@@ -58,7 +59,7 @@ func (r recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		return answer, err // no answer: nothing of the API is recorded
 	}
 	text, err := io.ReadAll(answer.Body)
-	if err := firstOf(err, answer.Body.Close()); err != nil {
+	if err := cmp.Or(err, answer.Body.Close()); err != nil {
 		return nil, err
 	}
 	answer.Body = io.NopCloser(bytes.NewReader(text))
@@ -70,15 +71,6 @@ func (r recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	r.cassette.add(e)
 	return answer, nil
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // asJSON returns a body as JSON: what is none, such as a page of HTML, becomes a string.

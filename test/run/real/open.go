@@ -121,11 +121,15 @@ func (v View) cluster(a Account) string {
 }
 
 func (v View) config(a Account, token func() (string, error)) block.Config {
-	return block.Config{
+	cfg := block.Config{
 		Token: token, Endpoint: a.Endpoint, Region: a.Region,
 		ClusterID: v.cluster(a), NamePrefix: v.prefix(a), UserAgent: "cloudblock-e2e-real", SweepEvery: -1,
-		Tick: a.tick(), Limits: a.limits(), Busy: a.busy(),
 	}
+	if a.Hurry {
+		cfg.Tick, cfg.Limits = 4*time.Millisecond, []budget.Window{{Calls: 1 << 20, Per: time.Minute}}
+		cfg.Busy = wait.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond}
+	}
+	return cfg
 }
 
 // deniedToken opens no account.
@@ -158,27 +162,6 @@ func (a Account) around(v View) grpc.UnaryClientInterceptor {
 		return nil
 	}
 	return a.Cassette.Interceptor(v.Name)
-}
-
-func (a Account) tick() time.Duration {
-	if a.Hurry {
-		return 4 * time.Millisecond
-	}
-	return 0
-}
-
-func (a Account) busy() wait.Backoff {
-	if a.Hurry {
-		return wait.Backoff{First: 2 * time.Millisecond, Max: 20 * time.Millisecond}
-	}
-	return wait.Backoff{}
-}
-
-func (a Account) limits() []budget.Window {
-	if a.Hurry {
-		return []budget.Window{{Calls: 1 << 20, Per: time.Minute}}
-	}
-	return nil
 }
 
 // facts are what a run has to know of a cloud.

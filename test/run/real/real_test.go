@@ -140,9 +140,7 @@ func open(t *testing.T, v View) cloud.Cloud {
 		v.Name = strings.TrimPrefix(t.Name(), "Test")
 	}
 	c, err := account.Open(context.Background(), v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cloudtest.CloseAfter(t, c.Close)
 	if !v.Denied && !v.Second {
 		t.Cleanup(func() {

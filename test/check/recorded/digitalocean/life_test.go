@@ -4,7 +4,6 @@ package digitalocean_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -130,18 +129,9 @@ func (a account) call(method, path, ask string) any {
 
 func (a account) exchange(method, path, ask, token string) (status int, header http.Header, answer any) {
 	a.t.Helper()
-	req, err := http.NewRequestWithContext(a.t.Context(), method, a.cloud.URL+path, strings.NewReader(ask))
-	must(a.t, err)
-	req.Header.Set("Authorization", "Bearer "+token)
-	req.Header.Set("Content-Type", "application/json")
-	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
-	must(a.t, err)
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	must(a.t, err)
-	must(a.t, json.Unmarshal(text, &answer))
-	return resp.StatusCode, resp.Header, answer
+	got := expect.Fetch(a.t, method, a.cloud.URL+path, ask, "Authorization", "Bearer "+token, "Content-Type", "application/json")
+	must(a.t, json.Unmarshal([]byte(got.Body), &answer))
+	return got.Status, got.Header, answer
 }
 
 // id returns the id of the object in an answer.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
@@ -263,4 +264,16 @@ func TestTheOwnersSideIsServed(t *testing.T) {
 			c.Errorf("after a reset: %s, %+v", body, c.Operations())
 		}
 	})
+}
+
+// The node program reads the profile, the controller asks the backend: both are one plugin.
+func TestABackendIsWhatItsProfileSays(t *testing.T) {
+	for _, name := range accounts.Names() {
+		is := start(t, name, accounts.Options{}).b.Capabilities()
+		got := profile.Cloud{Scope: string(is.Scope), SnapshotZones: is.SnapshotZones, SnapshotBlocks: is.SnapshotBlocks}
+		want, _ := profile.Of(name)
+		if got.Scope != want.Scope || got.SnapshotZones != want.SnapshotZones || got.SnapshotBlocks != want.SnapshotBlocks {
+			t.Errorf("%s: the backend is %+v, its profile %+v", name, got, want)
+		}
+	}
 }

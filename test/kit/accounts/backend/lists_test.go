@@ -39,14 +39,13 @@ func listAll(t *testing.T, name string, size int) {
 	moving := false
 	way := a.Memory()
 	if base := way.Web; base != nil {
-		way.Web = cloudtest.RoundTripper(func(r *http.Request) (*http.Response, error) {
+		way.Web = cloudtest.Before(base, func(*http.Request) {
 			if moving {
 				cloudtest.Must(t, a.DeleteVolume(ids[0]))
 				_, err := a.AddVolume(accounts.Volume{Name: "new-" + ids[0]})
 				cloudtest.Must(t, err)
 				ids = ids[1:]
 			}
-			return base.RoundTrip(r)
 		})
 	}
 	b, err := Open(t.Context(), a, Config{Way: way, ClusterID: "one", SweepEvery: -1})

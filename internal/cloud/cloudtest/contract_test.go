@@ -1,4 +1,4 @@
-package middleware_test
+package cloudtest_test
 
 import (
 	"testing"
@@ -12,12 +12,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
-// harness returns the harness of accounts with this configuration, inside the stack.
+// harness tests accounts of the in-memory cloud of this shape.
 func harness(cfg memory.Config) cloudtest.Harness {
-	if cfg.Space == 0 {
-		cfg.Space = 90 * cloud.GiB // less than the largest volume
-	}
-	cfg.Slots = 8
+	cfg.Slots, cfg.Space = 8, 90*cloud.GiB // less than the largest volume
 	var newest *memory.Account
 	h := cloudtest.Harness{
 		Zones: []string{"zone-a", "zone-b"},
@@ -39,22 +36,17 @@ func harness(cfg memory.Config) cloudtest.Harness {
 			return c
 		},
 		Unfit: func(t *testing.T, id cloud.VolumeID) func() {
-			mark := func(why string) {
-				if err := newest.SetUnfit(id, why); err != nil {
-					t.Error(err)
-				}
-			}
-			mark("it is written to and cannot be stopped")
-			return func() { mark("") }
+			cloudtest.Must(t, newest.SetUnfit(id, "it is written to and cannot be stopped"))
+			return func() { cloudtest.Must(t, newest.SetUnfit(id, "")) }
+		},
+		Sick: func(t *testing.T, id cloud.VolumeID) cloud.Health {
+			health := cloud.Health{Kind: cloud.DataLoss, Reason: "ImageGone", Message: "the image is gone; restore a snapshot"}
+			cloudtest.Must(t, newest.SetHealth(id, health))
+			return health
 		},
 		InUse: func(t *testing.T, id cloud.VolumeID) func() {
-			mark := func(inUse bool) {
-				if err := newest.SetInUse(id, inUse); err != nil {
-					t.Error(err)
-				}
-			}
-			mark(true)
-			return func() { mark(false) }
+			cloudtest.Must(t, newest.SetInUse(id, true))
+			return func() { cloudtest.Must(t, newest.SetInUse(id, false)) }
 		},
 	}
 	if len(cfg.Places) > 0 {
@@ -63,24 +55,39 @@ func harness(cfg memory.Config) cloudtest.Harness {
 	if cfg.Capabilities.Scope == "" || len(cfg.Capabilities.Parameters) > 0 {
 		h.Parameters = []cloud.Parameter{{Name: "tier", Value: "gold"}, {Name: "type", Value: "fast"}}
 	}
-	return h.InStack(func(c cloud.Cloud) cloud.Cloud { return middleware.Stack(c, wait.Backoff{}) })
+	return h
 }
 
+// C1, C12: the suite that every backend passes: one name is one volume, and a delete acts on an id alone. The in-memory cloud passes
+// it bare and inside the stack.
 func TestContract(t *testing.T) {
 	little := memory.Full()
 	little.Attach, little.Expand, little.Snapshots, little.Clones, little.Capacity = false, false, false, false, false
 	little.Health, little.Modify = false, false
 	little.Scope, little.Parameters = cloud.ScopeNode, nil
-	for name, cfg := range map[string]memory.Config{
-		"everything":          {},
-		"nothing but volumes": {Capabilities: little},
-		"names per cluster":   {NamesPerCluster: true},
-		"other places":        {Places: []string{"island"}},
-		"changes take time":   {OperationTime: 3 * time.Millisecond},
+	fine := memory.Full()
+	fine.SizeStep, fine.SmallestVolume, fine.Scope = 1, cloud.MiB, cloud.ScopeRegion
+	shapes := map[string]memory.Config{
+		"everything":                    {},
+		"nothing but volumes":           {Capabilities: little},
+		"snapshots bound to their zone": {Capabilities: zoned()},
+		"other places":                  {Places: []string{"island"}},
+		"sizes to the byte":             {Capabilities: fine},
+		"ten entries on a page":         {PageSize: 10},
+		"expansion only while detached": {OfflineExpand: true},
+		"names per cluster":             {NamesPerCluster: true},
+		"changes take time":             {OperationTime: 3 * time.Millisecond},
+		"nodes confirm expansions":      {NodeMustConfirm: true},
 		// A bare backend can show the lag of its cloud. The decorators have to tolerate it.
 		"reads lag a tick behind writes":                  {ReadLag: 10 * time.Millisecond},
 		"reads lag a tick behind writes, which take time": {ReadLag: 10 * time.Millisecond, OperationTime: 3 * time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) { cloudtest.Run(t, harness(cfg)) })
+	}
+	for name, cfg := range shapes {
+		if cfg.ReadLag == 0 {
+			t.Run(name, func(t *testing.T) { cloudtest.Run(t, harness(cfg)) })
+		}
+		t.Run(name+" in the stack", func(t *testing.T) {
+			cloudtest.Run(t, harness(cfg).InStack(func(c cloud.Cloud) cloud.Cloud { return middleware.Stack(c, wait.Backoff{}) }))
+		})
 	}
 }
