@@ -154,9 +154,7 @@ type objects map[string]map[string]any
 func (c cluster) render(t *testing.T, values map[string]any) objects {
 	t.Helper()
 	documents, err := c.documents(values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := parse(t, documents)
 	for key, o := range found {
 		metadata, _ := o["metadata"].(map[string]any)
@@ -195,11 +193,17 @@ func parse(t *testing.T, documents []string) objects {
 	return found
 }
 
-func read(t *testing.T, file string) string {
+// must ends the test on an error.
+func must(t *testing.T, err error) {
 	t.Helper()
-	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	must(t, err)
 	return string(text)
 }

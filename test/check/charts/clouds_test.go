@@ -51,9 +51,7 @@ func checkCloud(t *testing.T, file values) error {
 // nothing else is. The driver of a vendor is in the comments and in the expressions of monitoring.
 func TestOneListOfClouds(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Join(deploy, "overlays"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var overlays []string
 	for _, entry := range entries {
 		overlays = append(overlays, entry.Name())
@@ -142,9 +140,7 @@ func TestWrongCloudFiles(t *testing.T) {
 // TestAFifthCloud: a cloud with the smallest file that the schema allows renders, once it is in values.schema.json.
 func TestAFifthCloud(t *testing.T) {
 	file := parseCloud(t, fifth)
-	if err := checkCloud(t, file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, checkCloud(t, file))
 	for key := range file {
 		smaller := maps.Clone(file)
 		delete(smaller, key)
@@ -156,9 +152,7 @@ func TestAFifthCloud(t *testing.T) {
 	for _, apis := range [][]string{nil, {snapshotAPI}} {
 		in := cluster{namespace: "storage", version: newVersion, apis: apis}
 		files, err := in.filesOf(ch, values{"cloud": "fifth"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		checkFifth(t, files)
 	}
 	for want, set := range map[string]values{
@@ -178,9 +172,7 @@ func checkFifth(t *testing.T, files map[string]string) {
 	o := parse(t, documentsOf(files))
 	for key, object := range o {
 		text, err := yaml.Marshal(object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, _, err := strict.Decode(text, nil, nil); err != nil || strings.Contains(string(text), "<no value>") {
 			t.Errorf("%s: %v in\n%s", key, err, text)
 		}
@@ -215,22 +207,16 @@ func checkFifth(t *testing.T, files map[string]string) {
 func chartWith(t *testing.T, cloud, file string) chart.Charter {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "cloudblock-csi")
-	if err := os.CopyFS(dir, os.DirFS(chartDir)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir, os.DirFS(chartDir)))
 	before := read(t, filepath.Join(dir, "values.schema.json"))
 	after := strings.Replace(before, `"cloud": {"enum": [`, `"cloud": {"enum": ["`+cloud+`", `, 1)
 	if after == before {
 		t.Fatal("values.schema.json has no list of clouds")
 	}
 	for name, text := range map[string]string{"values.schema.json": after, "clouds/" + cloud + ".yaml": file} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	ch, err := loader.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ch
 }

@@ -31,9 +31,7 @@ func TestTheAPIServerTakesRandomValues(t *testing.T) {
 		t.Fatal("KUBECONFIG names no cluster")
 	}
 	var version struct{ ServerVersion struct{ GitVersion string } }
-	if err := json.Unmarshal([]byte(kubectl(t, "", "version", "-o", "json")), &version); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(kubectl(t, "", "version", "-o", "json")), &version))
 	apis := strings.Fields(kubectl(t, "", "api-versions"))
 	created := map[string]bool{}
 	sets := randomSets(t, []string{version.ServerVersion.GitVersion}, apis...)
@@ -54,9 +52,7 @@ func TestTheAPIServerTakesRandomValues(t *testing.T) {
 				metadata["name"] = metadata["name"].(string) + ".dry-run"
 			}
 			one, err := yaml.Marshal(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			text.WriteString("---\n")
 			text.Write(one)
 		}

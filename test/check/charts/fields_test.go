@@ -36,9 +36,7 @@ func TestEveryValueIsUsed(t *testing.T) {
 				key := fmt.Sprint(set)
 				if usual[key] == nil {
 					documents, err := in.documents(set)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					usual[key] = documents
 				}
 				put(set, path, value)

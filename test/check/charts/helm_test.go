@@ -30,9 +30,7 @@ var helmPath = sync.OnceValues(func() (string, error) {
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	program, err := helmPath()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	home := t.TempDir()
 	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "KUBECONFIG="+filepath.Join(home, "none"))
@@ -95,14 +93,10 @@ func TestThePackageIsComplete(t *testing.T) {
 		t.Errorf("the archive renders to %v\n%s", err, out)
 	}
 	file, err := os.Open(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	unzipped, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	expected := regexp.MustCompile(`^cloudblock-csi/(Chart\.yaml|README\.md|values\.yaml|values\.schema\.json|\.helmignore|clouds/[a-z]+\.yaml|monitoring/[a-z]+\.(yaml|json)|templates/(tests/)?[_a-zA-Z-]+\.(yaml|tpl|txt))$`)
 	reader := tar.NewReader(unzipped)
 	for {
@@ -110,9 +104,7 @@ func TestThePackageIsComplete(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !expected.MatchString(header.Name) {
 			t.Errorf("the archive has %s", header.Name)
 		}

@@ -23,14 +23,10 @@ func TestCommonMetadata(t *testing.T) {
 			set["local"] = values{"sourceNode": true, "changedBlocks": true}
 		}
 		plain, err := in.documents(set)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		set["commonLabels"], set["commonAnnotations"] = values{"team": "storage", "part": "all"}, values{"note": "true"}
 		marked, err := in.documents(set)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		before, after := parse(t, plain), parse(t, marked)
 		if kinds := len(after); kinds < 20 {
 			t.Errorf("%s: only %d objects", cloud, kinds)
@@ -95,9 +91,7 @@ func TestAccounts(t *testing.T) {
 			t.Errorf("%s: the pods have the account %v and the secrets %v", cloud, pod["serviceAccountName"], pod["imagePullSecrets"])
 		}
 		text, err := yaml.Marshal(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if named := strings.Count(string(text), ":mine'"); strings.Contains(string(text), ":cloudblock-"+part+"'") || (named < 6) != (cloud != "local") {
 			t.Errorf("%s: %d policies are for the account, or some for another", cloud, named)
 		}

@@ -104,9 +104,7 @@ func TestThePolicyOfTheMetrics(t *testing.T) {
 func TestTheTest(t *testing.T) {
 	pod := func(set values) map[string]any {
 		documents, err := clusterOf("yandex").documents(set)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return parse(t, documents)["Pod/cloudblock-test"]
 	}
 	usual := pod(values{"cloud": "yandex", "imagePullSecrets": []any{values{"name": "registry"}}})

@@ -72,8 +72,6 @@ func TestNotesFollowTheValues(t *testing.T) {
 func notesOf(t *testing.T, in cluster, set values) string {
 	t.Helper()
 	files, err := in.files(set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return files["cloudblock-csi/templates/NOTES.txt"]
 }

@@ -76,9 +76,7 @@ func TestEveryComponentIsAValue(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // component is a value that stands for components.
@@ -169,13 +167,9 @@ func operatorsOverlay(t *testing.T, cloud, settings string, components []string)
 	dir := t.TempDir()
 	from := func(parts ...string) string {
 		absolute, err := filepath.Abs(filepath.Join(append([]string{deploy}, parts...)...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		relative, err := filepath.Rel(dir, absolute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return relative
 	}
 	// Without the hash the ConfigMap has the chart's name; the chart restarts pods by an annotation.
@@ -191,17 +185,11 @@ func operatorsOverlay(t *testing.T, cloud, settings string, components []string)
 	if len(components) == 0 {
 		text = strings.TrimSuffix(text, "components:\n")
 	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600))
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := resources.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return parse(t, split(string(out)))
 }
 

@@ -36,9 +36,7 @@ func checkSet(t *testing.T, i int, set randomSet) {
 	t.Helper()
 	for key, o := range parse(t, set.documents) {
 		text, err := yaml.Marshal(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if o["kind"] == "VolumeSnapshotClass" {
 			checkSnapshotClass(t, text)
 			continue

@@ -25,9 +25,7 @@ func TestReadme(t *testing.T) {
 		t.Fatalf("README.md has no line with %q", mark)
 	}
 	var document yaml.Node
-	if err := yaml.Unmarshal([]byte(read(t, filepath.Join(chartDir, "values.yaml"))), &document); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(read(t, filepath.Join(chartDir, "values.yaml"))), &document))
 	table := strings.Join(rows(t, "", document.Content[0]), "\n")
 	want := before + mark + "\n| value | default | |\n|---|---|---|\n" + table + "\n"
 	if *update {
@@ -55,13 +53,9 @@ func rows(t *testing.T, path string, node *yaml.Node) []string {
 			t.Errorf("values.yaml: %s has no comment", name)
 		}
 		var usual any
-		if err := value.Decode(&usual); err != nil {
-			t.Fatal(err)
-		}
+		must(t, value.Decode(&usual))
 		shown, err := json.Marshal(usual)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		found = append(found, fmt.Sprintf("| `%s` | `%s` | %s |", name, shown, comment))
 	}
 	return found
@@ -81,9 +75,7 @@ func comment(key *yaml.Node) string {
 // no more, the schema checks in each rendering.
 func TestEveryValueHasADefault(t *testing.T) {
 	var defaults map[string]any
-	if err := yaml.Unmarshal([]byte(read(t, filepath.Join(chartDir, "values.yaml"))), &defaults); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(read(t, filepath.Join(chartDir, "values.yaml"))), &defaults))
 	root := schema(t)
 	var walk func(path string, schema, defaults map[string]any)
 	walk = func(path string, schema, defaults map[string]any) {

@@ -276,8 +276,6 @@ func TestTheSchemaIsStrict(t *testing.T) {
 func schema(t *testing.T) map[string]any {
 	t.Helper()
 	found := map[string]any{}
-	if err := json.Unmarshal([]byte(read(t, filepath.Join(chartDir, "values.schema.json"))), &found); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(read(t, filepath.Join(chartDir, "values.schema.json"))), &found))
 	return found
 }

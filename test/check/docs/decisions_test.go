@@ -22,9 +22,7 @@ func TestDecisionsKeepTheirNumbers(t *testing.T) {
 	folder := filepath.Join(root, "docs/contributing/decisions")
 	index := read(t, filepath.Join(folder, "README.md"))
 	pages, err := filepath.Glob(filepath.Join(folder, "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pageOf := map[string]string{} // by number
 	for _, path := range pages {
 		name := filepath.Base(path)

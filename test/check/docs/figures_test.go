@@ -46,9 +46,7 @@ func TestFiguresAreWithinTheBars(t *testing.T) {
 func measured(t *testing.T) (clouds []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "test/run/bench/*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range files {
 		if strings.Contains(read(t, file), "bars6{each: ") {
 			clouds = append(clouds, strings.TrimSuffix(filepath.Base(file), ".go"))

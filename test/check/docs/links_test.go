@@ -8,7 +8,11 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 const root = "../../.."
 
@@ -38,9 +42,7 @@ func documents(t *testing.T) []string {
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 

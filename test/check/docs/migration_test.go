@@ -18,9 +18,7 @@ import (
 // manifests, deletes nothing of the vendor's before ours runs, and starts again what it has stopped.
 func TestMigrationsCanGoBack(t *testing.T) {
 	clouds, err := install.Vendors(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, cloud := range clouds {
 		doc := "docs/migrate.md"
 		page := read(t, filepath.Join(root, doc))
@@ -113,9 +111,7 @@ func section(t *testing.T, doc, text, heading string) []commands.Command {
 		t.Fatalf("%s: %v", doc, err)
 	}
 	all, err := commands.In(doc, part)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 

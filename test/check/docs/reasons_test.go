@@ -87,8 +87,6 @@ func walk(t *testing.T, visit func(path string), folders ...string) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 }

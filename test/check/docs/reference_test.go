@@ -1,9 +1,11 @@
 package docs_test
 
 import (
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,47 +20,47 @@ var (
 // TestEveryFlagIsInTheReference: what --help prints of either program is in docs/operations.md.
 func TestEveryFlagIsInTheReference(t *testing.T) {
 	reference := read(t, filepath.Join(root, "docs/operations.md"))
-	for _, program := range []string{"./cmd/controller", "./cmd/node"} {
-		cmd := exec.CommandContext(t.Context(), "go", "run", program, "--help")
-		cmd.Dir = root
-		help, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s --help: %v\n%s", program, err, help)
-		}
-		flags := flagLine.FindAllStringSubmatch(string(help), -1)
-		if len(flags) < 10 {
-			t.Errorf("%s --help shows only %d flags:\n%s", program, len(flags), help)
-		}
+	for program, flags := range flagsOf(t) {
 		for _, flag := range flags {
-			if !strings.Contains(reference, "| `--"+flag[1]+"`") && !strings.Contains(reference, "| `--"+flag[1]+" ") {
-				t.Errorf("docs/operations.md does not list --%s of %s", flag[1], program)
+			if !strings.Contains(reference, "| `--"+flag+"`") && !strings.Contains(reference, "| `--"+flag+" ") {
+				t.Errorf("docs/operations.md does not list --%s of %s", flag, program)
 			}
 		}
 	}
 }
 
-// TestEachProgramKnowsTheSettingsOfBoth: one set of variables serves both programs, and a name that neither has is refused.
-// An empty variable sets nothing, but its name counts.
-func TestEachProgramKnowsTheSettingsOfBoth(t *testing.T) {
-	flags := map[string]bool{}
+// flagsOf builds both programs and returns what --help prints of each.
+func flagsOf(t *testing.T) map[string][]string {
+	t.Helper()
 	bin := t.TempDir()
-	programs := []string{filepath.Join(bin, "controller"), filepath.Join(bin, "node")}
 	compile := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./cmd/controller", "./cmd/node")
 	compile.Dir = root
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, program := range programs {
+	flags := map[string][]string{}
+	for _, program := range []string{filepath.Join(bin, "controller"), filepath.Join(bin, "node")} {
 		help, err := exec.CommandContext(t.Context(), program, "--help").CombinedOutput()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s --help: %v\n%s", program, err, help)
 		}
 		for _, found := range flagLine.FindAllStringSubmatch(string(help), -1) {
-			flags[found[1]] = true
+			flags[program] = append(flags[program], found[1])
+		}
+		if len(flags[program]) < 10 {
+			t.Errorf("%s --help shows only %d flags:\n%s", program, len(flags[program]), help)
 		}
 	}
-	for _, program := range programs {
-		for flag := range flags {
+	return flags
+}
+
+// TestEachProgramKnowsTheSettingsOfBoth: one set of variables serves both programs, and a name that neither has is refused.
+// An empty variable sets nothing, but its name counts.
+func TestEachProgramKnowsTheSettingsOfBoth(t *testing.T) {
+	programs := flagsOf(t)
+	both := slices.Concat(slices.Collect(maps.Values(programs))...)
+	for program := range programs {
+		for _, flag := range slices.Compact(slices.Sorted(slices.Values(both))) {
 			variable := "CLOUDBLOCK_FLAG_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 			cmd := exec.CommandContext(t.Context(), program)
 			cmd.Env = []string{variable + "="}

@@ -23,9 +23,7 @@ var (
 // whether there is an account. Actions are pinned by commit, since a tag can be moved.
 func TestWorkflowsCallMakeTargets(t *testing.T) {
 	makefile, err := os.ReadFile("../../../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var targets []string
 	for _, m := range target.FindAllStringSubmatch(string(makefile), -1) {
 		targets = append(targets, m[1])
@@ -36,9 +34,7 @@ func TestWorkflowsCallMakeTargets(t *testing.T) {
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		name := filepath.Base(file)
 		for _, m := range usesLine.FindAllStringSubmatch(string(text), -1) {
 			if !pinned.MatchString(m[1]) {
@@ -65,9 +61,7 @@ func TestWorkflowsCallMakeTargets(t *testing.T) {
 // TestTheWorkflowsRunEachCloud: the emulated runs are of each cloud that can be installed, the clusters also of local.
 func TestTheWorkflowsRunEachCloud(t *testing.T) {
 	all, err := install.Clouds(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	clouds := slices.DeleteFunc(slices.Clone(all), func(cloud string) bool { return cloud == "local" })
 	for _, of := range []struct {
 		workflow, matrix string

@@ -32,14 +32,10 @@ func available(t *testing.T, overlay string) []string {
 	own := filepath.Join(deploy, "overlays", overlay)
 	for _, dir := range []string{own, filepath.Join(deploy, "components")} {
 		files, err := filepath.Glob(filepath.Join(dir, "*", "kustomization.yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			name := filepath.Base(filepath.Dir(file))
 			if strings.Contains(string(text), "kind: Component") && optional(overlay, name, dir == own) {
 				found = append(found, name)
@@ -178,15 +174,7 @@ func (c combination) render(t *testing.T) []byte {
 	}
 	dir := t.TempDir()
 	from := func(path ...string) string {
-		absolute, err := filepath.Abs(filepath.Join(append([]string{deploy}, path...)...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		relative, err := filepath.Rel(dir, absolute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return relative
+		return relative(t, dir, filepath.Join(append([]string{deploy}, path...)...))
 	}
 	text := fmt.Sprintf("kind: Kustomization\nresources: [%s]\nconfigMapGenerator:\n- name: cloudblock-settings\n"+
 		"  namespace: cloudblock-%s\n  literals: [LOG_LEVEL=debug, KUBELET_DIR=%s]\ncomponents:\n", from("overlays", c.overlay), c.overlay, otherKubelet)
@@ -197,9 +185,7 @@ func (c combination) render(t *testing.T) []byte {
 		}
 		text += "- " + path + "\n"
 	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600))
 	rendered[c.name()] = build(t, dir)
 	return rendered[c.name()]
 }

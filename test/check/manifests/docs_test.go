@@ -52,9 +52,7 @@ func kustomizations(t *testing.T) map[string][]shown {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 
@@ -100,26 +98,15 @@ func TestKustomizationsOfTheDocuments(t *testing.T) {
 func (k shown) objects(t *testing.T) objects {
 	t.Helper()
 	dir := t.TempDir()
-	repository, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	up, err := filepath.Rel(dir, repository)
-	if err != nil {
-		t.Fatal(err)
-	}
+	up := relative(t, dir, "../../..")
 	files := map[string]string{"kustomization.yaml": strings.NewReplacer("../deploy/", up+"/deploy/", "../bin/images", "images").Replace(k.text)}
 	if named := resourceFile.FindStringSubmatch(k.text); named != nil {
 		files[named[1]] = k.file
 	}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	if out, err := exec.CommandContext(t.Context(), "../../../build/names.sh", "component", filepath.Join(dir, "images")).CombinedOutput(); err != nil {
-		t.Fatalf("name the images: %v\n%s", err, out)
-	}
+	nameImages(t, dir)
 	return parse(t, build(t, dir))
 }
 

@@ -32,9 +32,7 @@ func TestExamples(t *testing.T) {
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(deploy, "examples", "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files = slices.DeleteFunc(files, func(file string) bool {
 		return slices.Contains([]string{"report.yaml", "proved-restore.yaml"}, filepath.Base(file)) // they have tests of their own
 	})
@@ -104,17 +102,11 @@ func TestReportMayOnlyRead(t *testing.T) {
 	overlay := named(t, "linode", "REGISTRY=registry.example.com/csi", "TAG=v1.2.3")
 	kustomization := filepath.Join(overlay, "kustomization.yaml")
 	written, err := os.ReadFile(kustomization)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	with := strings.Replace(string(written), "resources: [", "resources: [report.yaml, ", 1) +
 		"configMapGenerator: [{name: cloudblock-settings, namespace: cloudblock-linode, literals: [CLUSTER_ID=prod]}]\n"
-	if err := os.WriteFile(kustomization, []byte(with), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(overlay, "report.yaml"), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(kustomization, []byte(with), 0o600))
+	must(t, os.WriteFile(filepath.Join(overlay, "report.yaml"), text, 0o600))
 	var kinds []string
 	for head, document := range objectsIn(t, render(t, overlay)) {
 		if !strings.HasPrefix(head.Name, "cloudblock-report") {

@@ -10,30 +10,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// named writes an overlay over a cloud's with the component that `make images` writes, and returns its folder.
-func named(t *testing.T, cloud string, env ...string) string {
+// nameImages writes the component that `make images` writes into the folder images.
+func nameImages(t *testing.T, dir string, env ...string) {
 	t.Helper()
-	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "../../../build/names.sh", "component", filepath.Join(dir, "images"))
 	cmd.Env = append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("names.sh component: %v\n%s", err, out)
 	}
-	overlay, err := filepath.Abs(filepath.Join(deploy, "overlays", cloud))
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay, err = filepath.Rel(filepath.Join(dir, "overlay"), overlay)
-	if err != nil {
-		t.Fatal(err)
-	}
+}
+
+// named writes an overlay over a cloud's with the component that `make images` writes, and returns its folder.
+func named(t *testing.T, cloud string, env ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	nameImages(t, dir, env...)
+	overlay := relative(t, filepath.Join(dir, "overlay"), filepath.Join(deploy, "overlays", cloud))
 	text := "resources: [" + overlay + "]\ncomponents: [../images]\n"
-	if err := os.Mkdir(filepath.Join(dir, "overlay"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "overlay", "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(dir, "overlay"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "overlay", "kustomization.yaml"), []byte(text), 0o600))
 	return filepath.Join(dir, "overlay")
 }
 

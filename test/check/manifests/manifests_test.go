@@ -26,7 +26,11 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 const deploy = "../../../deploy"
 
@@ -57,9 +61,7 @@ func build(t *testing.T, dir string) []byte {
 		t.Fatalf("kustomize build %s: %v", dir, err)
 	}
 	out, err := resources.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
@@ -67,9 +69,7 @@ func build(t *testing.T, dir string) []byte {
 func overlays(t *testing.T) []string {
 	t.Helper()
 	found, err := os.ReadDir(filepath.Join(deploy, "overlays"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	names := make([]string, 0, len(found))
 	for _, f := range found {
 		names = append(names, f.Name())
@@ -91,9 +91,7 @@ func TestRenderedManifestsAreCurrent(t *testing.T) {
 		}
 	}
 	found, err := os.ReadDir(filepath.Join(deploy, "testdata"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range found {
 		if !slices.Contains(want, f.Name()) {
 			t.Errorf("deploy/testdata/%s belongs to no overlay", f.Name())
@@ -221,10 +219,18 @@ func read[T any](t *testing.T, document []byte) T {
 func example(t *testing.T, file string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(deploy, "examples", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
+}
+
+// relative returns the way from a folder to a path of this one's.
+func relative(t *testing.T, dir, path string) string {
+	t.Helper()
+	absolute, err := filepath.Abs(path)
+	must(t, err)
+	way, err := filepath.Rel(dir, absolute)
+	must(t, err)
+	return way
 }
 
 // objectsIn yields the objects in a text, with their metadata.
@@ -233,9 +239,7 @@ func objectsIn(t *testing.T, text []byte) iter.Seq2[metav1.PartialObjectMetadata
 		t.Helper()
 		for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
 			var head metav1.PartialObjectMetadata
-			if err := yaml.Unmarshal(document, &head); err != nil {
-				t.Fatal(err)
-			}
+			must(t, yaml.Unmarshal(document, &head))
 			if !yield(head, document) {
 				return
 			}
@@ -258,9 +262,7 @@ func (o *objects) add(t *testing.T, document []byte) {
 		Kind     string
 		Metadata struct{ Name string }
 	}
-	if err := yaml.Unmarshal(document, &head); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(document, &head))
 	key := head.Kind + "/" + head.Metadata.Name
 	switch head.Kind {
 	case "Namespace":

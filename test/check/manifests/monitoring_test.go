@@ -70,9 +70,7 @@ func TestMonitoring(t *testing.T) {
 func selectsOurs(t *testing.T, selector metav1.LabelSelector) {
 	t.Helper()
 	s, err := metav1.LabelSelectorAsSelector(&selector)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, want := range map[string]bool{"cloudblock-controller": true, "cloudblock-node": true, "prometheus": false} {
 		if got := s.Matches(labels.Set{"app.kubernetes.io/name": name, "app.kubernetes.io/part-of": "cloudblock-csi"}); got != want {
 			t.Errorf("%v matches %s: %t", selector, name, got)
@@ -83,9 +81,7 @@ func selectsOurs(t *testing.T, selector metav1.LabelSelector) {
 // TestEveryAlertHasItsRunbook: a severity, words, and the section of docs/monitoring.md about it.
 func TestEveryAlertHasItsRunbook(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/monitoring.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	page := string(text)
 	o := parse(t, combination{"local", []string{"monitoring"}}.render(t))
 	var alerts []string

@@ -25,9 +25,7 @@ func TestNamesAreTheDrivers(t *testing.T) {
 			t.Fatalf("%s is no cloud that the programs know", cloud)
 		}
 		names, err := driver.NewNames(cloud, is.Scope, "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		o := parse(t, render(t, sets()[cloud]))
 		if len(o.drivers) != 1 || o.drivers[0].Name != names.Driver {
 			t.Fatalf("%s: CSIDriver objects %v, want one, %s", cloud, o.drivers, names.Driver)
@@ -53,8 +51,6 @@ func TestNamesAreTheDrivers(t *testing.T) {
 	}
 }
 
-// checkClass: a volume that is made before its pod is placed may be out of the pod's reach, and a class
-// that forbids growth can never allow it for the volumes that it made.
 // TestSELinuxMountIsNotAdvertised: the node program does not prove a label, and no component gives its container the
 // node's SELinux. With such a component, seLinuxMount belongs there and not in an overlay.
 func TestSELinuxMountIsNotAdvertised(t *testing.T) {
@@ -67,6 +63,8 @@ func TestSELinuxMountIsNotAdvertised(t *testing.T) {
 	})
 }
 
+// checkClass: a volume that is made before its pod is placed may be out of the pod's reach, and a class
+// that forbids growth can never allow it for the volumes that it made.
 func checkClass(t *testing.T, c storagev1.StorageClass) {
 	t.Helper()
 	if c.VolumeBindingMode == nil || *c.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer {
@@ -114,9 +112,7 @@ func TestBasesNameNoCloud(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 }
 

@@ -198,15 +198,12 @@ func TestPodsReachOnlyTheFoldersTheyNeed(t *testing.T) {
 // The node program of `local` writes settings of loop devices into /sys. containerd 1.6 and 1.7 mount their own one
 // read-only, also in privileged containers; no other container and no other cloud writes there.
 func TestOnlyTheNodeProgramOfLocalHasTheNodesSys(t *testing.T) {
-	forEachSet(t, func(t *testing.T, o objects) {
-		for name, pod := range o.pods {
-			for _, c := range pod.Containers {
-				want := c.Name == "node" && slices.Contains(c.Args, "--cloud=local")
-				if got := writesNodesSys(pod, c); got != want {
-					t.Errorf("%s, container %s: it can write to the node's /sys: %v, want %v", name, c.Name, got, want)
-				}
-			}
+	forEachContainer(t, func(pod corev1.PodSpec, c corev1.Container) error {
+		want := c.Name == "node" && slices.Contains(c.Args, "--cloud=local")
+		if got := writesNodesSys(pod, c); got != want {
+			return fmt.Errorf("it can write to the node's /sys: %v, want %v", got, want)
 		}
+		return nil
 	})
 }
 

@@ -124,9 +124,7 @@ func matches(p admissionv1.ValidatingAdmissionPolicy, gvr schema.GroupVersionRes
 func compiled(t *testing.T, p admissionv1.ValidatingAdmissionPolicy) validating.Validator {
 	t.Helper()
 	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, 32)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	options := plugincel.OptionalVariableDeclarations{HasParams: p.Spec.ParamKind != nil, HasAuthorizer: true}
 	const mode = environment.NewExpressions // those that this version has
 	var variables []plugincel.NamedExpressionAccessor

@@ -142,9 +142,7 @@ func admitted(t *testing.T, b boundTo, op admission.Operation, object any) []str
 		if err == nil {
 			err = json.Unmarshal(data, other.Interface())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		at := other.Elem()
 		for _, i := range path.index {
 			if at.Kind() == reflect.Pointer {
@@ -176,9 +174,7 @@ func oldFor(t *testing.T, op admission.Operation, object any) runtime.Object {
 func unstructuredOf(t *testing.T, object any) *unstructured.Unstructured {
 	t.Helper()
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &unstructured.Unstructured{Object: fields}
 }
 

@@ -111,9 +111,7 @@ func TestProvedRestoreTakesTheNewestSnapshot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			text := step(t, pod, "newest", `{"items":[`+strings.Join(c.items, ",")+`]}`)
 			var content metav1.PartialObjectMetadata
-			if err := yaml.Unmarshal([]byte(text), &content); err != nil {
-				t.Fatal(err)
-			}
+			must(t, yaml.Unmarshal([]byte(text), &content))
 			want := metav1.PartialObjectMetadata{}
 			if c.want != "" {
 				want.APIVersion, want.Kind, want.Name = "snapshot.storage.k8s.io/v1", "VolumeSnapshotContent", c.want

@@ -114,9 +114,7 @@ func TestClusterWideNamesBelongToOneOverlay(t *testing.T) {
 // ours, and refuse none, whatever is wrong with them.
 func TestHintsRefuseNothing(t *testing.T) {
 	names, err := driver.NewNames("local", profile.ScopeNode, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	hints := parse(t, combination{"local", []string{"snapshots", "source-node"}}.render(t))
 	if len(hints.hints) == 0 {
 		t.Fatal("found no policy")

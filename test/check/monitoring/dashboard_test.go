@@ -8,7 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 const source = "../../../deploy/charts/cloudblock-csi/monitoring"
 
@@ -42,13 +46,9 @@ func (s threshold) String() string {
 func dashboard(t *testing.T) []panel {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(source, "dashboard.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var d struct{ Panels []panel }
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &d))
 	return slices.DeleteFunc(d.Panels, func(p panel) bool { return p.Type == "row" })
 }
 
@@ -61,9 +61,7 @@ func ours(query, drivers string) string {
 func rules(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(source, "rules.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, spec, found := strings.Cut(string(text), "\nspec:\n")
 	if !found {
 		t.Fatal("rules.yaml has no spec")

@@ -23,11 +23,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/faults"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rest"
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
-
-var must = expect.NoError
 
 const mib = int64(1) << 20
 

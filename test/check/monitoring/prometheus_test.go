@@ -49,20 +49,14 @@ func startPrometheus(t *testing.T, targets []target) *prometheus {
 		config += fmt.Sprintf("  - targets: ['%s']\n    labels: {namespace: cloudblock-test, pod: %s, node: here}\n", s.address, s.pod)
 	}
 	for name, text := range map[string]string{"prometheus.yaml": config, "rules.yaml": quick(rules(t))} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yaml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+address, "--log.level=warn")
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
@@ -106,18 +100,14 @@ func (p *prometheus) get(ctx context.Context, path string) (json.RawMessage, err
 func (p *prometheus) firing(t *testing.T) map[string]map[string]string {
 	t.Helper()
 	data, err := p.get(t.Context(), "/api/v1/alerts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var answer struct {
 		Alerts []struct {
 			Labels map[string]string
 			State  string
 		}
 	}
-	if err := json.Unmarshal(data, &answer); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(data, &answer))
 	firing := map[string]map[string]string{}
 	for _, a := range answer.Alerts {
 		if a.State == "firing" {
@@ -135,9 +125,7 @@ func (p *prometheus) query(t *testing.T, query string) (numbers int) {
 		t.Fatalf("%s: %v", query, err)
 	}
 	var answer struct{ Result []struct{ Value [2]any } }
-	if err := json.Unmarshal(data, &answer); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(data, &answer))
 	for _, r := range answer.Result {
 		if n, err := strconv.ParseFloat(fmt.Sprint(r.Value[1]), 64); err == nil && !math.IsNaN(n) {
 			numbers++

@@ -26,13 +26,9 @@ func promtool(t *testing.T, dir string, stdin []byte, args ...string) {
 func TestRules(t *testing.T) {
 	dir := t.TempDir()
 	cases, err := os.ReadFile(filepath.Join("testdata", "rules.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, text := range map[string]string{"rules.yaml": rules(t), "cases.yaml": string(cases)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	promtool(t, dir, nil, "check", "rules", "--lint-fatal", "rules.yaml")
 	promtool(t, dir, nil, "test", "rules", "cases.yaml")
@@ -42,9 +38,7 @@ func TestRules(t *testing.T) {
 func checkMetrics(t *testing.T, address string) {
 	t.Helper()
 	res, err := http.Get("http://" + address + "/metrics") //nolint:noctx // a test
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = res.Body.Close() }()
 	var text bytes.Buffer
 	if _, err := text.ReadFrom(res.Body); err != nil {

@@ -28,8 +28,8 @@ type target struct {
 	operations int
 	// flood is how many creates are more than it takes in a minute, twice.
 	flood int
-	// bars are those of design section 6, where the backend works with package ops; nil: the earlier ones.
-	bars *bars6
+	// bars are those of design section 6.
+	bars bars6
 	// vendor is what was measured of the vendor's own driver elsewhere, against another emulated account:
 	// the same sequence, 100 volumes, 16 at a time.
 	vendor given

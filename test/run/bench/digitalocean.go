@@ -14,7 +14,7 @@ var digitalOceanTarget = target{
 	emulate: emulateDigitalOcean,
 	limits:  []budget.Window{{Calls: 250, Per: time.Minute}, {Calls: 5000, Per: time.Hour, FromHeaders: true}},
 	flood:   600,
-	bars:    &bars6{each: 1.5, foreign: 2, alone: 12},
+	bars:    bars6{each: 1.5, foreign: 2, alone: 12},
 	vendor: given{
 		driver: "csi-digitalocean",
 		quick:  "7 + 4", slow: "15 + 4", limited: "32, two thirds answered 429",

@@ -16,7 +16,7 @@ var linodeTarget = target{
 	emulate: emulateLinode,
 	limits:  []budget.Window{{Calls: 1600, Per: time.Minute}},
 	flood:   240,
-	bars:    &bars6{each: 3.5, foreign: 4, alone: 16},
+	bars:    bars6{each: 3.5, foreign: 4, alone: 16},
 	vendor: given{
 		driver: "linode-blockstorage-csi-driver",
 		quick:  "10 + 4", slow: "11 + 5", limited: "not measured",

@@ -20,24 +20,18 @@ func (b *cloudBench) allRates(ctx context.Context) error {
 	quick := rate{takes: vendorTakes, atOnce: 16, machines: machines}
 	crowded, uneven := quick, rate{takes: time.Second, more: 4 * time.Second, atOnce: 16, machines: machines}
 	crowded.machines = 4
-	two := rate{takes: 2 * time.Second, atOnce: 16, machines: machines, mostReads: 150}
+	two := rate{takes: 2 * time.Second, atOnce: 16, machines: machines}
 	five := two
 	five.takes = 5 * time.Second
 	all := func(r rate) rate {
 		r.atOnce = volumes
-		if b.target.operations == 0 { // else no more than these share a look, however many wait
-			r.mostReads = 60
-		}
 		return r
 	}
 	rounds := [][]rate{{quick}, {crowded}, {two, five, all(two), all(five), uneven}}
 	if b.quick {
 		rounds = [][]rate{{quick}, {two, all(two)}}
 	}
-	if b.target.bars != nil {
-		rounds = b.target.bars.rounds(rounds, b.quick)
-	}
-	for _, round := range rounds {
+	for _, round := range b.target.bars.rounds(rounds, b.quick) {
 		if err := b.rates(ctx, round...); err != nil {
 			return err
 		}
@@ -49,7 +43,6 @@ func (b *cloudBench) allRates(ctx context.Context) error {
 func (m bars6) rounds(rounds [][]rate, quick bool) [][]rate {
 	for _, round := range rounds {
 		for i := range round {
-			round[i].mostReads = 0
 			if round[i].takes+round[i].more >= time.Second && round[i].atOnce < volumes {
 				round[i].mostReads = int(m.each * volumes)
 				if round[i].more > 0 && m.scattered > 0 {
@@ -71,10 +64,6 @@ func (m bars6) rounds(rounds [][]rate, quick bool) [][]rate {
 
 const (
 	volumes = 100
-	// The bars of a call's time over its operation's own. Where bearable is more than the rest of
-	// mostSlowest it counts instead: nobody notices it.
-	mostMedian, mostSlowest = 1.1, 1.25
-	bearable                = 300 * time.Millisecond
 	// unlimited is what the controller is told of an account without limits.
 	unlimited = "--api-limits=100000000/1h"
 )
@@ -105,8 +94,8 @@ const (
 	maxMedianLate, maxSlowestLate = 500 * time.Millisecond, 1200 * time.Millisecond
 )
 
-// bars6 are the bars of design section 6. An operation of varying length counts as its shortest.
-func (r rate) bars6() (median, slowest float64) {
+// bars are those of design section 6. An operation of varying length counts as its shortest.
+func (r rate) bars() (median, slowest float64) {
 	over := func(late time.Duration) float64 { return 1 + float64(late)/float64(r.takes) }
 	return max(maxMedian, over(maxMedianLate)), max(maxSlowest, over(maxSlowestLate))
 }
@@ -116,20 +105,6 @@ func (r rate) lasts() string {
 		return fmt.Sprintf("%s-%s", r.takes, r.takes+r.more)
 	}
 	return r.takes.String()
-}
-
-// bars are those of a call's time over the operation's own. What is bearable counts where it is more.
-// The median of very quick operations has no other; nor has anything of operations that nobody can foresee.
-func (r rate) bars() (median, slowest float64) {
-	slowest = max(mostSlowest, 1+float64(bearable)/float64(r.takes))
-	switch {
-	case r.more > 0:
-		return 0, 0
-	case r.takes < time.Second:
-		return slowest, slowest
-	default:
-		return mostMedian, slowest
-	}
 }
 
 // measured is what came of a load.
@@ -160,7 +135,7 @@ func (b *cloudBench) rates(ctx context.Context, all ...rate) error {
 		return err // what an interrupted load says is nothing
 	}
 	for i, r := range all {
-		b.table.rate(r, results[i], b.target.bars != nil)
+		b.table.rate(r, results[i])
 		if most := b.target.operations; most > 0 {
 			b.table.row(fmt.Sprintf("%d at a time, %s: operations that ran at once", r.atOnce, r.lasts()), float64(results[i].atOnce), float64(most), "")
 		}
@@ -240,7 +215,7 @@ func sound(acc accounts.Account, failed []error) error {
 }
 
 // rate prints the figures of a load.
-func (t *table) rate(r rate, m measured, section6 bool) {
+func (t *table) rate(r rate, m measured) {
 	name := fmt.Sprintf("operations of %s, %d at a time, %d machines", r.lasts(), r.atOnce, r.machines)
 	if r.foreign > 0 {
 		name += fmt.Sprintf(", %d foreign volumes", r.foreign)
@@ -265,24 +240,15 @@ func (t *table) rate(r rate, m measured, section6 bool) {
 			continue
 		}
 		median, slowest := r.bars()
-		if section6 {
-			median, slowest = r.bars6()
-			if r.alone || r.takes < time.Second {
-				median = slowest // of one call, and of very quick operations, there is no other
-			}
-		} else if what == callCreate && r.atOnce == volumes {
-			median = slowest // they are the first of the program, which knows of none how long it takes
+		if r.alone || r.takes < time.Second {
+			median = slowest // of one call, and of very quick operations, there is no other
 		}
 		t.row(what+" over the operation's own time, p50", percentile(all, 50, delay.over), median, "x")
 		t.row(what+" over the operation's own time, p99", percentile(all, 99, delay.over), slowest, "x")
 	}
 	if len(answered) > 0 {
 		last := delays(m.calls, m.changes, answered...)
-		late := bearable
-		if section6 {
-			late = maxSlowestLate
-		}
-		t.row(strings.Join(answered, " and ")+" after the operation's end, p99", percentile(last, 99, delay.late), ms(late), "ms")
+		t.row(strings.Join(answered, " and ")+" after the operation's end, p99", percentile(last, 99, delay.late), ms(maxSlowestLate), "ms")
 	}
 	t.row("controller program, resident at the end", m.resident, 0, "MiB")
 }

@@ -11,7 +11,7 @@ var yandexTarget = target{
 	emulate:    emulateYandex,
 	operations: 15,
 	flood:      240,
-	bars:       &bars6{each: 9, foreign: 9, alone: 20, scattered: 15},
+	bars:       bars6{each: 9, foreign: 9, alone: 20, scattered: 15},
 	vendor: given{
 		driver: "both Yandex drivers",
 		quick:  "13 + 4", slow: "21 + 4", limited: "not measured",

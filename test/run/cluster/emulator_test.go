@@ -5,23 +5,21 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 // The changes name containers and the emulator's ports, so an overlay that has changed is noticed here and not when a
 // cluster does not come up.
 func TestTheOverlayIsLedToTheEmulator(t *testing.T) {
 	l := layout{cache: t.TempDir(), project: "../../.."}
-	if err := os.MkdirAll(l.run(emulatorName), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(l.run(emulatorName, "ca.pem"), []byte("a certificate\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(l.run(emulatorName), 0o755))
+	must(t, os.WriteFile(l.run(emulatorName, "ca.pem"), []byte("a certificate\n"), 0o600))
 	for cloud := range emulatedClouds {
 		folder, err := writeEmulated(l, cloud)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text := renderFolder(t, l, folder)
 		for _, want := range []string{
 			"API_ENDPOINT: https://" + hostPort(emulatorTLSPort), "DEVICE_DIR: /" + linksFolder, "mountPath: /" + linksFolder, "path: /" + linksFolder, "a certificate",
@@ -43,9 +41,7 @@ func TestTheOverlayIsLedToTheEmulator(t *testing.T) {
 func TestTheOverlayOfNodesHasSnapshots(t *testing.T) {
 	l := layout{cache: t.TempDir(), project: "../../.."}
 	folder, err := writeLocal(l, "local")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text := renderFolder(t, l, folder)
 	for _, want := range []string{"kind: VolumeSnapshotClass\n", "name: csi-snapshotter\n", "name: cloudblock-local-restores\nspec:\n  fail"} {
 		if strings.Count(text, want) != 1 {
@@ -59,22 +55,16 @@ func renderFolder(t *testing.T, l layout, folder string) string {
 	cmd := exec.CommandContext(t.Context(), "go", "tool", "kustomize", "build", folder)
 	cmd.Dir = l.source("test/check/manifests") // whose go.mod pins it
 	text, err := output(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 
 func TestTheEmulatorEnds(t *testing.T) {
 	l := layout{cache: t.TempDir()}
 	d, err := launch(l, "host", "program", exec.Command("sleep", "600"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	started, err := startTime(d.pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := &process{ID: d.pid, Started: started}
 	for _, state := range []string{"that runs", "that has ended"} {
 		if err := endEmulator(t.Context(), p); err != nil || p.alive() {

@@ -10,9 +10,7 @@ import (
 // The cluster has the image that the example names, whichever release of Kubernetes it runs.
 func TestTheReportsImageIsMade(t *testing.T) {
 	text, err := os.ReadFile("../../../deploy/examples/report.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := imagesNamed(string(text)); !slices.Contains(got, kubectlImage) {
 		t.Errorf("the example names %q, and the cluster has %s", got, kubectlImage)
 	}
@@ -26,9 +24,7 @@ func TestTheImageOfTheComponentIsMade(t *testing.T) {
 		"metadata/go.mod": "\tgithub.com/kubernetes-csi/external-snapshot-metadata " + version + "\n",
 	} {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%s lacks %q", path, want)
 		}

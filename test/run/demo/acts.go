@@ -18,7 +18,6 @@ import (
 // brought back, deleted.
 func (s *stage) filesystem(ctx context.Context, fs string) error {
 	s.act(fmt.Sprintf("A volume with %s", fs))
-	const payload = 48 * mib
 	before, after := 512*mib, gib
 	v, err := s.provision(ctx, programs.Claim{Name: "demo-" + fs, Filesystem: fs, Size: before})
 	if err != nil {
@@ -133,31 +132,39 @@ func (s *stage) remove(ctx context.Context, v *programs.Volume) (string, error) 
 	return said, errors.Join(v.Unpublish(ctx), v.Unstage(ctx), v.Detach(ctx), v.Delete(ctx))
 }
 
-// block is the life of a raw block volume.
+// block is the life of a raw block volume. On `local` every byte of it is written.
 func (s *stage) block(ctx context.Context) error {
 	s.act("A raw block volume")
-	before, after := 64*mib, 128*mib
-	v, err := s.provision(ctx, programs.Claim{Name: "demo-block", Size: before})
+	size, written := 64*mib, 64*mib
+	device, grow := "a loop device with a hard size", s.growOnline
+	if s.cloud != nil {
+		size, written = s.cloud.Size(), payload
+		device, grow = "the device", s.growInUse
+	}
+	v, err := s.provision(ctx, programs.Claim{Name: "demo-block", Size: size})
 	if err != nil {
 		return err
 	}
 	var sum string
-	if err := s.play(ctx, scene{
-		{"stage", func() (string, error) { return "a loop device with a hard size, nothing formatted", v.Stage(ctx) }},
+	steps := scene{
+		{"stage", func() (string, error) { return device + ", nothing formatted", v.Stage(ctx) }},
 		{"publish", func() (string, error) { return "the pod sees a block device", v.Publish(ctx) }},
 		{"write", func() (string, error) {
-			var err error
-			sum, err = fillDevice(v.Target, before)
-			return "every byte of " + human(before), err
+			sum, err = fillDevice(v.Target, written)
+			return human(written) + " of random bytes, synced", err
 		}},
-	}); err != nil {
+	}
+	if s.cloud != nil {
+		steps = append(scene{{"attach", func() (string, error) { return "to the machine", v.Attach(ctx) }}}, steps...)
+	}
+	if err := s.play(ctx, steps); err != nil {
 		return err
 	}
-	if err := s.growOnline(ctx, v, after); err != nil {
+	if err := grow(ctx, v, 2*size); err != nil {
 		return err
 	}
 	return s.play(ctx, scene{
-		{"verify", func() (string, error) { return compare(v.Target, before, sum) }},
+		{"verify", func() (string, error) { return compare(v.Target, written, sum) }},
 		{"remove", func() (string, error) { return s.remove(ctx, v) }},
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
-// payload is how much a pod writes on a cloud's volume.
+// payload is how much a pod writes on a volume with a filesystem, and on any of a cloud.
 const payload = 48 * mib
 
 // cloudFilesystem is the whole life of a cloud's volume with a filesystem: two machines, growth in use where
@@ -41,20 +41,25 @@ func (s *stage) cloudFilesystem(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	grow, copies := s.growOnline, s.cloneInUse
-	if !s.cloud.GrowsInUse() {
-		grow = s.growHalf
-	}
+	copies := s.cloneInUse
 	if s.pair.Snapshots() {
 		copies = s.snapshotInUse
 	}
-	if err := grow(ctx, v, 2*s.cloud.Size()); err != nil {
+	if err := s.growInUse(ctx, v, 2*s.cloud.Size()); err != nil {
 		return err
 	}
 	if sum, err = copies(ctx, v, sum); err != nil {
 		return err
 	}
 	return s.move(ctx, v, sum)
+}
+
+// growInUse grows a cloud's volume that a pod has, as far as the cloud can.
+func (s *stage) growInUse(ctx context.Context, v *programs.Volume, size int64) error {
+	if s.cloud.GrowsInUse() {
+		return s.growOnline(ctx, v, size)
+	}
+	return s.growHalf(ctx, v, size)
 }
 
 // growHalf grows what can grow while a pod has the volume, and expects to be told the rest.
@@ -164,38 +169,6 @@ func (s *stage) move(ctx context.Context, v *programs.Volume, sum string) error 
 			return human(2*s.cloud.Size()) + " there, " + said, err
 		}},
 		{"remove", func() (string, error) { return s.remove(ctx, there) }},
-	})
-}
-
-// cloudBlock is the life of a cloud's volume without a filesystem.
-func (s *stage) cloudBlock(ctx context.Context) error {
-	s.act("A raw block volume")
-	v, err := s.provision(ctx, programs.Claim{Name: "demo-block", Size: s.cloud.Size()})
-	if err != nil {
-		return err
-	}
-	var sum string
-	grow, size := s.growOnline, 2*s.cloud.Size()
-	if !s.cloud.GrowsInUse() {
-		grow = s.growHalf
-	}
-	if err := s.play(ctx, scene{
-		{"attach", func() (string, error) { return "to the machine", v.Attach(ctx) }},
-		{"stage", func() (string, error) { return "the device, nothing formatted", v.Stage(ctx) }},
-		{"publish", func() (string, error) { return "the pod sees a block device", v.Publish(ctx) }},
-		{"write", func() (string, error) {
-			sum, err = fillDevice(v.Target, payload)
-			return human(payload) + " of random bytes, synced", err
-		}},
-	}); err != nil {
-		return err
-	}
-	if err := grow(ctx, v, size); err != nil {
-		return err
-	}
-	return s.play(ctx, scene{
-		{"verify", func() (string, error) { return compare(v.Target, payload, sum) }},
-		{"remove", func() (string, error) { return s.remove(ctx, v) }},
 	})
 }
 

@@ -84,7 +84,7 @@ func emulate(ctx context.Context, cloud, dir string) (accounts.Account, error) {
 // acts are what is shown: every kind of volume on `local`, and on a cloud what it is for.
 func (s *stage) acts() []func(context.Context) error {
 	if s.cloud != nil {
-		return []func(context.Context) error{s.cloudFilesystem, s.cloudBlock, s.crash, s.cutAttach}
+		return []func(context.Context) error{s.cloudFilesystem, s.block, s.crash, s.cutAttach}
 	}
 	return []func(context.Context) error{
 		func(ctx context.Context) error { return s.filesystem(ctx, "ext4") },

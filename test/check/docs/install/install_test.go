@@ -10,7 +10,10 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/check/docs/commands"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 const root = "../../../.."
 
@@ -18,9 +21,7 @@ const root = "../../../.."
 func listed(t *testing.T, list func(root string) ([]string, error)) []string {
 	t.Helper()
 	names, err := list(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return names
 }
 
@@ -31,26 +32,18 @@ var word = regexp.MustCompile(`\b[A-Z]+-FILE\b|\bTAG\b|\bYOUR\b`)
 // runs it.
 func TestEachPageInstalls(t *testing.T) {
 	upgrade, err := os.ReadFile(filepath.Join(root, "docs/upgrade.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	readme, err := os.ReadFile(filepath.Join(root, "deploy/charts/cloudblock-csi/README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !strings.Contains(string(readme), takeOver+"\n") {
 		t.Errorf("the README of the chart does not say %q", takeOver)
 	}
 	used := map[string]bool{}
 	for _, cloud := range listed(t, Clouds) {
 		kustomize, err := Kustomize(root, cloud)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		helm, err := Helm(root, cloud)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if kustomize.Kustomization == "" || helm.Kustomization != "" {
 			t.Errorf("%s: the kustomization is in the section of Helm, or missing", kustomize.Document)
 		}
@@ -97,22 +90,16 @@ func TestTheFoldersRender(t *testing.T) {
 	for _, cloud := range listed(t, Clouds) {
 		t.Run(cloud, func(t *testing.T) {
 			kustomize, err := Kustomize(root, cloud)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			dir := t.TempDir()
-			if err := kustomize.Folder(t.Context(), root, cloud, dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, kustomize.Folder(t.Context(), root, cloud, dir))
 			wanted := []string{"image: ghcr.io/cloudblock-csi/controller:unreleased"}
 			if cloud == "local" {
 				wants(t, program(t, "test/check/manifests", "kustomize", "build", filepath.Join(dir, "my-cluster")), wanted)
 			} else {
 				wanted = append(wanted, "CLUSTER_ID: prod", "API_ENDPOINT: https://10.250.0.254:28443", "mountPath: /emulator/ca.pem", "path: /run/cluster/run/emulator/ca.pem")
 				wants(t, program(t, "test/check/manifests", "kustomize", "build", filepath.Join(dir, "emulated")), wanted)
-				if err := BlockMetadata(cloud, dir, "REGION=here"); err != nil {
-					t.Fatal(err)
-				}
+				must(t, BlockMetadata(cloud, dir, "REGION=here"))
 				blocked := append(slices.Clone(wanted), "hostNetwork: true", "REGION: here")
 				wants(t, program(t, "test/check/manifests", "kustomize", "build", filepath.Join(dir, "emulated")), blocked)
 			}
@@ -127,9 +114,7 @@ func TestHelmTakesTheCommands(t *testing.T) {
 		t.Skip("compiles kustomize and Helm; make verify runs it")
 	}
 	all, err := commands.Helm(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(all) < 10 {
 		t.Errorf("found only %d commands", len(all))
 	}
@@ -145,9 +130,7 @@ func TestHelmTakesTheCommands(t *testing.T) {
 func chart(t *testing.T, cloud, dir string) string {
 	t.Helper()
 	w, err := Helm(root, cloud)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	archives, err := filepath.Glob(filepath.Join(dir, "bin/chart/*.tgz"))
 	if err != nil || len(archives) != 1 {
 		t.Fatalf("bin/chart has %v, %v, want one archive", archives, err)

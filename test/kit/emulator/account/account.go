@@ -58,8 +58,13 @@ type Timers struct {
 	stopped bool
 }
 
-// After calls f with the lock held when the emulated d has passed, unless Stop was called before.
+// After calls f with the lock held when the emulated d has passed, unless Stop was called before; at once if
+// it is nothing.
 func (t *Timers) After(d time.Duration, f func()) {
+	if d == 0 {
+		f()
+		return
+	}
 	var timer *time.Timer
 	timer = t.Clock.AfterFunc(d, func() {
 		t.Lock.Lock()

@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rest"
 )
 
 // Control serves the owner's side of an account to people and to other programs, below /_emulator/. It
@@ -42,32 +40,6 @@ func (c Control) Do(request string, f func(body []byte, r *http.Request) (any, e
 // Show answers a GET with what get returns.
 func Show[T any](c Control, path string, get func() T) {
 	c.mux.HandleFunc("GET /_emulator/"+path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, get()) })
-}
-
-// Settings are what can be changed while an account runs.
-type Settings[Durations, Rules any] struct {
-	Durations Durations    `json:"durations"`
-	Rules     Rules        `json:"rules"`
-	Limits    []rest.Limit `json:"limits"`
-}
-
-// ServeSettings lets the owner see the settings, and change those that a body names. Limits that are nil
-// stay as they are: to set them would forget what was counted.
-func ServeSettings[D, R any](c Control, get func() Settings[D, R], set func(Settings[D, R])) {
-	Show(c, "settings", get)
-	c.Do("PATCH settings", func(body []byte, _ *http.Request) (any, error) {
-		changed := get()
-		limits := changed.Limits
-		changed.Limits = nil
-		if err := ReadJSON(body, &changed); err != nil {
-			return nil, err
-		}
-		set(changed)
-		if changed.Limits == nil {
-			changed.Limits = limits
-		}
-		return changed, nil
-	})
 }
 
 // Machines are an account's machines M, with ids of type K, as their owner manages them.

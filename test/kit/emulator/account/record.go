@@ -24,6 +24,29 @@ func Shown[R, T any](rows []R, show func(R) T) []T {
 	return all
 }
 
+// Sorted returns the rows of a table that keep says yes to, in order.
+func Sorted[K comparable, R any](rows map[K]R, keep func(R) bool, order func(a, b R) int) []R {
+	var found []R
+	for _, row := range rows {
+		if keep(row) {
+			found = append(found, row)
+		}
+	}
+	slices.SortFunc(found, order)
+	return found
+}
+
+// Count returns how many rows of a table is says yes to.
+func Count[K comparable, R any](rows map[K]R, is func(R) bool) int {
+	n := 0
+	for _, row := range rows {
+		if is(row) {
+			n++
+		}
+	}
+	return n
+}
+
 // Record is what an account remembers for its owner, and its API does not show: operations O, violations V,
 // and how many changes ran at once on a machine, by the machine's id K. The zero value is empty.
 type Record[K comparable, O, V any] struct {

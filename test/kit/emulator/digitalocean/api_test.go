@@ -15,6 +15,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
+var must = expect.NoError
+
 func TestListsComeInPages(t *testing.T) {
 	_, api, _ := start(t, emulator.Options{})
 	for i := range 5 {
@@ -36,9 +38,7 @@ func TestListsComeInPages(t *testing.T) {
 			all, resp, err := api.Storage.ListVolumes(t.Context(), &godo.ListVolumeParams{
 				ListOptions: &godo.ListOptions{Page: row.page, PerPage: row.perPage},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var names []string
 			for _, v := range all {
 				names = append(names, v.Name)
@@ -74,9 +74,7 @@ func TestASnapshotBecomesAVolume(t *testing.T) {
 			source := mustCreate(t, api, "pvc-1", func(r *godo.VolumeCreateRequest) { r.SizeGigaBytes = 2 })
 			c.SetContent(source.ID, "first")
 			s, _, err := api.Storage.CreateSnapshot(ctx, &godo.SnapshotCreateRequest{VolumeID: source.ID, Name: "snap-1", Tags: []string{"x"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			c.SetContent(source.ID, "second")
 			if s.MinDiskSize != 2 || s.ResourceID != source.ID || s.ResourceType != "volume" || !slices.Equal(s.Regions, []string{"fra1"}) {
 				t.Errorf("CreateSnapshot() = %+v", s)

@@ -5,6 +5,7 @@
 package digitalocean
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"net/http"
@@ -39,6 +40,7 @@ type Fault = faults.Fault
 type Cloud struct {
 	*account.Web
 	account.Holds[string]
+	account.Owner[int, Operation, Violation, Durations, Rules]
 
 	opts   Options
 	clock  *clock.Clock
@@ -58,12 +60,7 @@ type Cloud struct {
 
 // New makes an account that serves nothing yet but Client.
 func New(opts Options) (*Cloud, error) {
-	if opts.Token == "" {
-		opts.Token = DefaultToken
-	}
-	if opts.Region == "" {
-		opts.Region = DefaultRegion
-	}
+	opts.Token, opts.Region = cmp.Or(opts.Token, DefaultToken), cmp.Or(opts.Region, DefaultRegion)
 	if opts.Regions == nil {
 		opts.Regions = usualRegions()
 	}
@@ -73,10 +70,8 @@ func New(opts Options) (*Cloud, error) {
 	}
 	c.later = account.Timers{Clock: c.clock, Lock: &c.mu}
 	var err error
-	if c.disks = opts.Disks; c.disks == nil {
-		if c.disks, err = disks.OpenStore(opts.DataDir); err != nil {
-			return nil, err
-		}
+	if c.disks, err = disks.OpenStore(opts.Disks, opts.DataDir); err != nil {
+		return nil, err
 	}
 	c.Web, err = account.NewWeb(account.WebConfig{
 		Cloud: "digitalocean", Machines: "droplets", Metadata: c.metadataRoutes, Control: c.control,
@@ -89,6 +84,7 @@ func New(opts Options) (*Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.Owner = account.NewOwner(&c.mu, &c.lasts, &c.rules, &c.record, c.Server)
 	c.routes()
 	for range opts.Droplets {
 		c.AddDroplet(Droplet{})
@@ -171,8 +167,6 @@ func (c *Cloud) routes() {
 		c.Server.Handle(route.method, route.pattern, c.locked(c.scoped(route.scopes, route.handler)))
 	}
 }
-
-func hasFeature(features []string, name string) bool { return slices.Contains(features, name) }
 
 func (c *Cloud) listRegions(r *request) answer {
 	return page(r, "regions", slices.Sorted(maps.Keys(c.opts.Regions)), c.region)

@@ -41,9 +41,7 @@ func client(t *testing.T, c *emulator.Cloud) *godo.Client {
 		next = transport
 	}
 	api, err := godo.New(&http.Client{Transport: bearer{c.Token, next}}, godo.SetBaseURL(c.URL+"/"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return api
 }
 
@@ -146,9 +144,7 @@ func TestAVolumeLivesFromCreateToDelete(t *testing.T) {
 func TestAnAccountIsReachedOverTLS(t *testing.T) {
 	c := emulator.Start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(0))})
 	url, authority, err := c.ListenTLS(t.Context(), "127.0.0.1:0", "127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	trusted := x509.NewCertPool()
 	if !trusted.AppendCertsFromPEM(authority) {
 		t.Fatalf("the authority is no PEM: %s", authority)
@@ -156,9 +152,7 @@ func TestAnAccountIsReachedOverTLS(t *testing.T) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}
 	t.Cleanup(transport.CloseIdleConnections)
 	resp, err := (&http.Client{Transport: bearer{c.Token, transport}}).Get(url + "/v2/regions?per_page=1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	var list struct {
 		Links struct{ Pages struct{ Next string } }

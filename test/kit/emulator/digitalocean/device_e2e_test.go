@@ -52,9 +52,7 @@ func detachVolume(t *testing.T, api *godo.Client, volume string, droplet int) {
 func loopOf(t *testing.T, link string) string {
 	t.Helper()
 	loop, err := os.Readlink(link)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return loop
 }
 
@@ -83,9 +81,7 @@ func TestAnAttachedVolumeIsADevice(t *testing.T) {
 		}
 	}
 	t.Cleanup(unmount)
-	if err := os.WriteFile(filepath.Join(mountpoint, "file"), []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(mountpoint, "file"), []byte("precious"), 0o600))
 	command(t, "sync", "-f", filepath.Join(mountpoint, "file"))
 	if _, _, err := api.StorageActions.Resize(t.Context(), v.ID, 2, "fra1"); err != nil {
 		t.Fatal(err)
@@ -94,9 +90,7 @@ func TestAnAttachedVolumeIsADevice(t *testing.T) {
 		t.Errorf("size after growth = %s, want 2 GiB", got)
 	}
 	s, _, err := api.Storage.CreateSnapshot(t.Context(), &godo.SnapshotCreateRequest{VolumeID: v.ID, Name: "snap-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	unmount()
 	detachVolume(t, api, v.ID, droplet)
 	if _, err := os.Lstat(link); !os.IsNotExist(err) {
@@ -169,9 +163,7 @@ func TestADetachOfAnOpenDeviceIsSeen(t *testing.T) {
 	v := mustCreate(t, api, "pvc-1")
 	mustAttach(t, api, v.ID, droplet)
 	f, err := os.Open(filepath.Join(devices, "scsi-0DO_Volume_pvc-1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	detachVolume(t, api, v.ID, droplet)
 	if got := c.Violations(); len(got) != 1 {
 		t.Errorf("Violations() = %+v, want the detach of an open device", got)
@@ -184,7 +176,5 @@ func TestADetachOfAnOpenDeviceIsSeen(t *testing.T) {
 // mustUnmount unmounts what is mounted at a path.
 func mustUnmount(t *testing.T, mountpoint string) {
 	t.Helper()
-	if err := mounts.Unmount(mountpoint); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mounts.Unmount(mountpoint))
 }

@@ -1,6 +1,7 @@
 package digitalocean
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -72,15 +73,7 @@ var usual = map[int]problem{
 // refuse is the answer to a request that is refused.
 func refuse(p problem, requestID string) rest.Answer {
 	words := usual[p.Status]
-	if p.ID == "" {
-		p.ID = words.ID
-	}
-	if p.ID == "" {
-		p.ID = "server_error"
-	}
-	if p.Message == "" {
-		p.Message = words.Message
-	}
+	p.ID, p.Message = cmp.Or(p.ID, words.ID, "server_error"), cmp.Or(p.Message, words.Message)
 	made := reply(p.Status, map[string]string{"id": p.ID, "message": p.Message, "request_id": requestID}, requestID)
 	if p.Status == http.StatusUnauthorized { // the gateway in front of the API answers it in its own form (test/check/recorded)
 		made = reply(p.Status, map[string]string{"id": p.ID, "message": p.Message}, requestID)

@@ -1,6 +1,7 @@
 package digitalocean
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -48,7 +49,7 @@ func (c *Cloud) showDroplet(s *state, d Droplet) map[string]any {
 
 func (c *Cloud) getDroplet(r *request) answer {
 	view := c.view(r.Effect)
-	d, found := view.droplets[pathNumber(r, "droplet_id")]
+	d, found := view.droplets[r.PathNumber("droplet_id")]
 	if !found {
 		return refuse(notFound, r.ID)
 	}
@@ -69,7 +70,7 @@ func (c *Cloud) mayAttach(v volume, droplet int) *problem {
 		return &otherRegion
 	case v.DropletID != 0:
 		return &alreadyAttached
-	case len(c.attachedTo(&c.now, droplet)) >= c.rules.volumesPerDroplet():
+	case len(c.attachedTo(&c.now, droplet)) >= cmp.Or(c.rules.VolumesPerDroplet, defaultVolumesPerDroplet):
 		return &tooManyVolumes
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/account"
 )
 
 // This file is the changes: what the owner sees of each, and the actions, which run on after their answer.
@@ -111,12 +113,7 @@ func (c *Cloud) isFree(a action) *problem {
 
 // pending reports whether an action is running for which is says yes.
 func (c *Cloud) pending(is func(*action) bool) bool {
-	for _, running := range c.running {
-		if is(&running.action) {
-			return true
-		}
-	}
-	return false
+	return account.Count(c.running, func(running *runningAction) bool { return is(&running.action) }) > 0
 }
 
 // run starts an action and answers with it, still in progress.
@@ -134,11 +131,7 @@ func (c *Cloud) run(r *request, a action, lasts time.Duration) answer {
 		c.apply(a)
 	}
 	shown := reply(http.StatusAccepted, map[string]any{"action": c.showAction(a)}, r.ID)
-	if lasts == 0 {
-		c.finish(running)
-	} else {
-		c.later.After(lasts, func() { c.finish(running) })
-	}
+	c.later.After(lasts, func() { c.finish(running) })
 	return shown
 }
 
@@ -199,7 +192,7 @@ func (c *Cloud) listActions(r *request) answer {
 }
 
 func (c *Cloud) getAction(r *request) answer {
-	a, found := c.view(r.Effect).action(pathNumber(r, "action_id"))
+	a, found := c.view(r.Effect).action(r.PathNumber("action_id"))
 	if !found {
 		return refuse(notFound, r.ID)
 	}
@@ -231,14 +224,7 @@ func (c *Cloud) trouble(v volume, err error) {
 
 // countParallel notes how many actions run on a droplet.
 func (c *Cloud) countParallel(droplet int) {
-	if droplet == 0 {
-		return
+	if droplet != 0 {
+		c.record.Parallel(droplet, account.Count(c.running, func(a *runningAction) bool { return a.droplet == droplet }))
 	}
-	n := 0
-	for _, running := range c.running {
-		if running.droplet == droplet {
-			n++
-		}
-	}
-	c.record.Parallel(droplet, n)
 }

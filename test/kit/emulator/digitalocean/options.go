@@ -104,13 +104,6 @@ type Rules struct {
 
 const defaultVolumesPerDroplet = 15
 
-func (r Rules) volumesPerDroplet() int {
-	if r.VolumesPerDroplet == 0 {
-		return defaultVolumesPerDroplet
-	}
-	return r.VolumesPerDroplet
-}
-
 // Droplet is a machine.
 type Droplet struct {
 	ID     int      `json:"id"`

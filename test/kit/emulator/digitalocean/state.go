@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/account"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/history"
 )
 
@@ -64,25 +65,11 @@ func (s *state) action(id int) (action, bool) {
 
 // volumeList returns the volumes that keep says yes to, the oldest first.
 func (s *state) volumeList(keep func(volume) bool) []volume {
-	var found []volume
-	for _, v := range s.volumes {
-		if keep(v) {
-			found = append(found, v)
-		}
-	}
-	slices.SortFunc(found, func(a, b volume) int { return a.number - b.number })
-	return found
+	return account.Sorted(s.volumes, keep, func(a, b volume) int { return a.number - b.number })
 }
 
 func (s *state) snapshotList(keep func(snapshot) bool) []snapshot {
-	var found []snapshot
-	for _, v := range s.snapshots {
-		if keep(v) {
-			found = append(found, v)
-		}
-	}
-	slices.SortFunc(found, func(a, b snapshot) int { return a.number - b.number })
-	return found
+	return account.Sorted(s.snapshots, keep, func(a, b snapshot) int { return a.number - b.number })
 }
 
 // actionList returns the actions that keep says yes to, the newest first.

@@ -69,7 +69,7 @@ func (c *Cloud) mayCreate(v *volume) *problem {
 		return &badVolumeName
 	case !known:
 		return &unknownRegion
-	case !hasFeature(features, "storage"):
+	case !slices.Contains(features, "storage"):
 		return &noStorage
 	case v.SizeGiB < 1 && v.SnapshotID == "" || v.SizeGiB > largestVolume || v.SizeGiB < 0:
 		return &badVolumeSize

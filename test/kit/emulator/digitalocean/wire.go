@@ -144,11 +144,3 @@ func pageLinks(r *request, number, last int) map[string]any {
 	}
 	return map[string]any{"pages": pages}
 }
-
-func pathNumber(r *request, name string) int {
-	n, err := strconv.Atoi(r.PathValue(name))
-	if err != nil {
-		return 0
-	}
-	return n
-}

@@ -12,18 +12,14 @@ import (
 // TestAttachWhileOthersReplaceFreeLoopDevices: another package's tests begin with new loop devices.
 func TestAttachWhileOthersReplaceFreeLoopDevices(t *testing.T) {
 	folder, err := disks.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := folder.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	disk := disks.Disk{ID: "v-1", Device: "scsi-0DO_Volume_pvc-1", Size: 1 << 20}
-	if err := folder.Create(disk, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, folder.Create(disk, ""))
 	stop, stopped := make(chan struct{}), make(chan error)
 	go func() {
 		for {

@@ -7,19 +7,18 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/disks"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 func TestDataFollowsVolumesAndSnapshots(t *testing.T) {
 	dir := t.TempDir()
 	folder, err := disks.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const mib = 1 << 20
 	source := disks.Disk{ID: "v-1", Device: "scsi-0DO_Volume_pvc-1", Size: 8 * mib}
-	if err := folder.Create(source, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, folder.Create(source, ""))
 	if got := filepath.Base(folder.Path(source)); got != source.Device {
 		t.Errorf("the file is named %s, want the device's name %s", got, source.Device)
 	}
@@ -28,26 +27,16 @@ func TestDataFollowsVolumesAndSnapshots(t *testing.T) {
 	for _, at := range []int{0, 5 * mib, 8*mib - 5} {
 		copy(want[at:], "bytes")
 	}
-	if err := sparse(folder.Path(source), want); err != nil {
-		t.Fatal(err)
-	}
-	if err := folder.Snapshot(source, "s-1"); err != nil {
-		t.Fatal(err)
-	}
-	if err := sparse(folder.Path(source), make([]byte, source.Size)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, sparse(folder.Path(source), want))
+	must(t, folder.Snapshot(source, "s-1"))
+	must(t, sparse(folder.Path(source), make([]byte, source.Size)))
 	restored := disks.Disk{ID: "v-2", Device: "scsi-0DO_Volume_pvc-2", Size: 8 * mib}
-	if err := folder.Create(restored, "s-1"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, folder.Create(restored, "s-1"))
 	if got, err := os.ReadFile(folder.Path(restored)); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("the restored disk differs from what the source held (%v)", err)
 	}
 	restored.Size *= 2
-	if err := folder.Grow(restored); err != nil {
-		t.Fatal(err)
-	}
+	must(t, folder.Grow(restored))
 	if got, err := os.ReadFile(folder.Path(restored)); err != nil || !bytes.Equal(got, append(want, make([]byte, len(want))...)) {
 		t.Errorf("the grown disk is not the old one followed by zeros (%v)", err)
 	}

@@ -19,9 +19,13 @@ type Store interface {
 	Close() error
 }
 
-// OpenStore returns a folder below dir, or for an empty dir the store of volumes that have no data.
-func OpenStore(dir string) (Store, error) {
-	if dir == "" {
+// OpenStore returns the store that is given. If none is, it returns a folder below dir, or for an empty dir
+// the store of volumes that have no data.
+func OpenStore(given Store, dir string) (Store, error) {
+	switch {
+	case given != nil:
+		return given, nil
+	case dir == "":
 		return none{}, nil
 	}
 	folder, err := Open(dir)

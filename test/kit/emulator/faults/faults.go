@@ -5,7 +5,9 @@ package faults
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -130,11 +132,7 @@ func (s *Set) Armed() []Fault {
 func (s *Set) Hits() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	hits := map[string]int{}
-	for name, n := range s.hits {
-		hits[name] = n
-	}
-	return hits
+	return maps.Clone(s.hits)
 }
 
 // Count counts a fault that was decided elsewhere.
@@ -197,10 +195,5 @@ func (a *Armed) Hits() int {
 func (a *Armed) Disarm() {
 	a.set.mu.Lock()
 	defer a.set.mu.Unlock()
-	for i, other := range a.set.armed {
-		if other == a {
-			a.set.armed = append(a.set.armed[:i:i], a.set.armed[i+1:]...)
-			return
-		}
-	}
+	a.set.armed = slices.DeleteFunc(a.set.armed, func(other *Armed) bool { return other == a })
 }

@@ -37,6 +37,7 @@ type Fault = faults.Fault
 type Cloud struct {
 	*account.Web
 	account.Holds[int]
+	account.Owner[int, Operation, Violation, Durations, Rules]
 
 	opts   Options
 	clock  *clock.Clock
@@ -69,10 +70,8 @@ func New(opts Options) (*Cloud, error) {
 	}
 	c.later = account.Timers{Clock: c.clock, Lock: &c.mu}
 	var err error
-	if c.disks = opts.Disks; c.disks == nil {
-		if c.disks, err = disks.OpenStore(opts.DataDir); err != nil {
-			return nil, err
-		}
+	if c.disks, err = disks.OpenStore(opts.Disks, opts.DataDir); err != nil {
+		return nil, err
 	}
 	c.Web, err = account.NewWeb(account.WebConfig{
 		Cloud: "linode", Machines: "linodes", Metadata: c.metadataRoutes, Control: c.control,
@@ -85,6 +84,7 @@ func New(opts Options) (*Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.Owner = account.NewOwner(&c.mu, &c.lasts, &c.rules, &c.record, c.Server)
 	c.routes()
 	for range opts.Linodes {
 		c.AddLinode(Linode{})
@@ -128,12 +128,12 @@ func (c *Cloud) routes() {
 		{http.MethodGet, "/volumes", c.listVolumes, right{"view_volume", []string{volumesRead}}},
 		{http.MethodGet, "/volumes/types", c.listTypes, right{}},
 		{http.MethodGet, "/volumes/{volumeId}", c.getVolume, right{"view_volume", []string{volumesRead}}},
-		{http.MethodPut, "/volumes/{volumeId}", c.updateVolume, right{"update_volume", []string{volumesWrite}}},
-		{http.MethodDelete, "/volumes/{volumeId}", c.deleteVolume, right{"delete_volume", []string{volumesWrite}}},
-		{http.MethodPost, "/volumes/{volumeId}/attach", c.attachVolume, right{"attach_volume", []string{volumesWrite, linodesWrite}}},
-		{http.MethodPost, "/volumes/{volumeId}/detach", c.detachVolume, right{"detach_volume", []string{volumesWrite, linodesWrite}}},
-		{http.MethodPost, "/volumes/{volumeId}/resize", c.resizeVolume, right{"resize_volume", []string{volumesWrite}}},
-		{http.MethodPost, "/volumes/{volumeId}/clone", c.cloneVolume, right{"clone_volume", []string{volumesWrite}}},
+		{http.MethodPut, "/volumes/{volumeId}", c.with(c.updateVolume), right{"update_volume", []string{volumesWrite}}},
+		{http.MethodDelete, "/volumes/{volumeId}", c.with(c.deleteVolume), right{"delete_volume", []string{volumesWrite}}},
+		{http.MethodPost, "/volumes/{volumeId}/attach", c.with(c.attachVolume), right{"attach_volume", []string{volumesWrite, linodesWrite}}},
+		{http.MethodPost, "/volumes/{volumeId}/detach", c.with(c.detachVolume), right{"detach_volume", []string{volumesWrite, linodesWrite}}},
+		{http.MethodPost, "/volumes/{volumeId}/resize", c.with(c.resizeVolume), right{"resize_volume", []string{volumesWrite}}},
+		{http.MethodPost, "/volumes/{volumeId}/clone", c.with(c.cloneVolume), right{"clone_volume", []string{volumesWrite}}},
 		{http.MethodGet, "/linode/instances/{linodeId}", c.getLinode, right{"view_linode", []string{linodesRead}}},
 		{http.MethodGet, "/linode/instances/{linodeId}/disks", c.listDisks, right{"view_linode_disk", []string{linodesRead}}},
 		{http.MethodGet, "/linode/instances/{linodeId}/volumes", c.listLinodeVolumes, right{"list_linode_volumes", []string{linodesRead}}},

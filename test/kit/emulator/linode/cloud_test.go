@@ -13,7 +13,10 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 // client returns the real SDK, pointed at the emulated account. It never tries again by itself.
 func client(t *testing.T, c *emulator.Cloud) *linodego.Client {
@@ -125,18 +128,14 @@ func TestEachChangeHasItsHalfState(t *testing.T) {
 		time.Sleep(lasts / 2)
 		expect("the device is there", "active attached ready", mustSee(t, api, v.ID))
 
-		if err := api.ResizeVolume(ctx, v.ID, 20); err != nil {
-			t.Fatal(err)
-		}
+		must(t, api.ResizeVolume(ctx, v.ID, 20))
 		now := mustSee(t, api, v.ID)
 		expect("resizing", "resizing attached ready", now)
 		time.Sleep(lasts + time.Millisecond)
 		if own, _ := c.Volume(v.ID); now.Size != 20 || own.DeviceGiB != 10 {
 			t.Errorf("size %d and %d on the machine, want 20 at once and 10 until the next attach", now.Size, own.DeviceGiB)
 		}
-		if err := api.DetachVolume(ctx, v.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, api.DetachVolume(ctx, v.ID))
 		expect("detaching", "active attached", mustSee(t, api, v.ID))
 		time.Sleep(lasts + time.Millisecond)
 		expect("detached", "active", mustSee(t, api, v.ID))
@@ -147,18 +146,14 @@ func TestEachChangeHasItsHalfState(t *testing.T) {
 		}
 
 		copied, err := api.CloneVolume(ctx, v.ID, "pvc-2")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		expect("cloned", "creating", copied)
 		if copied.Size != 20 || len(copied.Tags) != 0 {
 			t.Errorf("CloneVolume() = %+v, want the size of its source and no tags", copied)
 		}
 		time.Sleep(lasts + time.Millisecond)
 		expect("the clone is made", "active", mustSee(t, api, copied.ID))
-		if err := api.DeleteVolume(ctx, copied.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, api.DeleteVolume(ctx, copied.ID))
 		if _, err := api.GetVolume(ctx, copied.ID); !linodego.IsNotFound(err) {
 			t.Errorf("GetVolume() of a deleted one = %v, want not found", err)
 		}
@@ -180,9 +175,7 @@ func TestADetachEndsTheAttachThatIsRunning(t *testing.T) {
 	simulated(t, emulator.Options{Durations: lasts}, func(t *testing.T, c *emulator.Cloud, api *linodego.Client, linode int) {
 		v := mustCreate(t, api, "pvc-1")
 		mustAttach(t, api, v.ID, linode)
-		if err := errors.Join(api.DetachVolume(t.Context(), v.ID), api.DetachVolume(t.Context(), v.ID)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(api.DetachVolume(t.Context(), v.ID), api.DetachVolume(t.Context(), v.ID)))
 		if running := c.Running(); len(running) != 1 || running[0].Kind != "volume_detach" {
 			t.Errorf("Running() = %+v, want one detach", running)
 		}
@@ -200,9 +193,7 @@ func TestAnAttachedVolumeIsDeletedUnderWhatUsesIt(t *testing.T) {
 	mustAttach(t, api, v.ID, linode)
 	mustAttach(t, api, used.ID, linode)
 	c.Hold(used.ID)
-	if err := errors.Join(api.DeleteVolume(t.Context(), v.ID), api.DeleteVolume(t.Context(), used.ID)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(api.DeleteVolume(t.Context(), v.ID), api.DeleteVolume(t.Context(), used.ID)))
 	if left := c.Volumes(); len(left) != 0 {
 		t.Errorf("Volumes() = %+v, want none", left)
 	}

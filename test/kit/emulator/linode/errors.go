@@ -1,6 +1,7 @@
 package linode
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -92,14 +93,7 @@ func problem(p rest.Problem, _ string) answer {
 	}
 	list := []wireError{}
 	if p.ID != NoErrors {
-		reason := p.Message
-		if reason == "" {
-			reason = usual[p.Status]
-		}
-		if reason == "" {
-			reason = broken.reason
-		}
-		list = append(list, wireError{Reason: reason, Field: p.ID})
+		list = append(list, wireError{Reason: cmp.Or(p.Message, usual[p.Status], broken.reason), Field: p.ID})
 	}
 	return reply(p.Status, map[string]any{"errors": list})
 }

@@ -68,9 +68,7 @@ func TestAFailedDeleteLeavesNothingUnderWay(t *testing.T) {
 		c.Arm(emulator.Fault{Method: http.MethodDelete, Effect: faults.Effect{Errored: true}})
 		deleted := func(id int, want string) {
 			t.Helper()
-			if err := api.DeleteVolume(t.Context(), id); err != nil {
-				t.Fatal(err)
-			}
+			must(t, api.DeleteVolume(t.Context(), id))
 			time.Sleep(time.Minute)
 			if got := stands(mustSee(t, api, id)); got != want {
 				t.Errorf("volume %d is %q after a failed delete, want %q", id, got, want)
@@ -79,9 +77,7 @@ func TestAFailedDeleteLeavesNothingUnderWay(t *testing.T) {
 		deleted(mustCreate(t, api, "pvc-1").ID, "contact_support")
 		v := mustCreate(t, api, "pvc-2")
 		time.Sleep(time.Minute)
-		if err := api.ResizeVolume(t.Context(), v.ID, 20); err != nil {
-			t.Fatal(err)
-		}
+		must(t, api.ResizeVolume(t.Context(), v.ID, 20))
 		deleted(v.ID, "active")
 	})
 }
@@ -181,9 +177,7 @@ func TestMetadata(t *testing.T) {
 		t.Errorf("in a region without the service = %+v, want 404", got)
 	}
 	real, err := c.ListenMetadata(t.Context(), c.Linodes()[1], "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := put(real); got.Status != http.StatusOK || !strings.HasPrefix(got.Body, "20002.") {
 		t.Errorf("token at an address of its own = %+v", got)
 	}

@@ -35,7 +35,7 @@ func (l Linode) deviceLimit() int {
 }
 
 func (c *Cloud) getLinode(r *request) answer {
-	l, found := c.view(r.Effect).linodes[pathNumber(r, "linodeId")]
+	l, found := c.view(r.Effect).linodes[r.PathNumber("linodeId")]
 	if !found {
 		return c.refuse(notFound)
 	}
@@ -45,7 +45,7 @@ func (c *Cloud) getLinode(r *request) answer {
 // of answers with what belongs to the Linode of a request.
 func (c *Cloud) of(r *request, list func(s *state, l Linode) []any) answer {
 	view := c.view(r.Effect)
-	l, found := view.linodes[pathNumber(r, "linodeId")]
+	l, found := view.linodes[r.PathNumber("linodeId")]
 	if !found {
 		return c.refuse(notFound)
 	}
@@ -86,11 +86,7 @@ type attachRequest struct {
 func (a attachRequest) persists() bool { return a.Persists == nil || *a.Persists }
 
 // attachVolume claims the Linode at once; the device is there later.
-func (c *Cloud) attachVolume(r *request) answer {
-	v, found := c.now.volumes[pathNumber(r, "volumeId")]
-	if !found {
-		return c.refuse(notFound)
-	}
+func (c *Cloud) attachVolume(r *request, v volume) answer {
 	var ask attachRequest
 	if err := json.Unmarshal(r.Body, &ask); err != nil {
 		return c.refuse(badJSON)
@@ -169,11 +165,7 @@ func (c *Cloud) isBusy(l Linode) bool {
 }
 
 // detachVolume answers at once; the volume is free when the device has gone.
-func (c *Cloud) detachVolume(r *request) answer {
-	v, found := c.now.volumes[pathNumber(r, "volumeId")]
-	if !found {
-		return c.refuse(notFound)
-	}
+func (c *Cloud) detachVolume(r *request, v volume) answer {
 	if v.Linode == 0 {
 		if c.rules.DetachOfFreeRefused {
 			return c.refuse(notAttached)

@@ -1,9 +1,10 @@
 package linode
 
 import (
-	"slices"
 	"strconv"
 	"time"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/account"
 )
 
 // This file is the changes: what the owner sees of each, the jobs, which run on after their answer, and the events that tell of them.
@@ -67,19 +68,9 @@ func (c *Cloud) start(j job, lasts time.Duration) {
 	j.operation = c.begin(Operation{Kind: j.kind, Volume: v.ID, Label: v.Label, Linode: j.linode})
 	c.jobs[j.operation] = &j
 	if j.linode != 0 {
-		running := 0
-		for _, other := range c.jobs {
-			if other.linode == j.linode {
-				running++
-			}
-		}
-		c.record.Parallel(j.linode, running)
+		c.record.Parallel(j.linode, account.Count(c.jobs, func(other *job) bool { return other.linode == j.linode }))
 	}
-	if lasts == 0 {
-		c.finish(&j)
-	} else {
-		c.later.After(lasts, func() { c.finish(&j) })
-	}
+	c.later.After(lasts, func() { c.finish(&j) })
 }
 
 // finish ends a job with what it does, unless it was ended before.
@@ -109,14 +100,7 @@ func (c *Cloud) cancel(is func(*job) bool) {
 }
 
 // running reports whether there is a job for which is says yes.
-func (c *Cloud) running(is func(*job) bool) bool {
-	for _, j := range c.jobs {
-		if is(j) {
-			return true
-		}
-	}
-	return false
-}
+func (c *Cloud) running(is func(*job) bool) bool { return account.Count(c.jobs, is) > 0 }
 
 // begin remembers an operation that was accepted and returns its number.
 func (c *Cloud) begin(op Operation) int {
@@ -179,14 +163,10 @@ func (c *Cloud) listEvents(r *request) answer {
 	if field != "" {
 		return c.refuseFilter(field)
 	}
-	var found []event
-	for _, e := range c.events {
-		if keep(values{"action": {e.Kind}, "entity.id": {strconv.Itoa(e.Volume)}, "entity.type": {"volume"}}) {
-			found = append(found, e)
-		}
+	kept := func(e event) bool {
+		return keep(values{"action": {e.Kind}, "entity.id": {strconv.Itoa(e.Volume)}, "entity.type": {"volume"}})
 	}
-	slices.SortFunc(found, func(a, b event) int { return b.id - a.id })
-	return page(c, r, found, c.showEvent)
+	return page(c, r, account.Sorted(c.events, kept, func(a, b event) int { return b.id - a.id }), c.showEvent)
 }
 
 func (c *Cloud) showEvent(e event) any {

@@ -17,22 +17,16 @@ func TestEventsTellHowOperationsWent(t *testing.T) {
 	v := mustCreate(t, api, "pvc-1")
 	mustAttach(t, api, v.ID, linode)
 	c.Arm(emulator.Fault{Times: 1, Effect: faults.Effect{Errored: true}})
-	if err := api.ResizeVolume(t.Context(), v.ID, 20); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.ResizeVolume(t.Context(), v.ID, 20))
 	c.SetDurations(emulator.Each(clock.Fixed(1e12)))
-	if err := api.DetachVolume(t.Context(), v.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.DetachVolume(t.Context(), v.ID))
 	mustCreate(t, api, "pvc-2")
 	c.ResetStats() // forgets no event
 
 	list := func(filter string) (all []linodego.Event) {
 		t.Helper()
 		all, err := api.ListEvents(t.Context(), &linodego.ListOptions{Filter: filter})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return all
 	}
 	for _, row := range []struct{ name, filter, want string }{

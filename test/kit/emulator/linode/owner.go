@@ -16,20 +16,6 @@ import (
 
 // This file is what only the owner of the emulated account can do; no API call counts or checks it.
 
-// SetDurations says how long the operations take that begin from now on.
-func (c *Cloud) SetDurations(d Durations) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lasts = d
-}
-
-// SetRules changes what the account enforces.
-func (c *Cloud) SetRules(change func(*Rules)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	change(&c.rules)
-}
-
 // Volumes returns all volumes, the oldest first.
 func (c *Cloud) Volumes() []Volume {
 	c.mu.Lock()
@@ -180,17 +166,12 @@ func (c *Cloud) RemoveLinode(id int, lag time.Duration) {
 		// Who used the volume there is gone too, so this is no violation.
 		_, err := c.disks.Detach(disk(v))
 		c.trouble(v, err)
-		free := func() {
+		c.later.After(lag, func() {
 			if still, found := c.now.volumes[v.ID]; found && still.Linode == id {
 				still.Linode, still.IOReady, still.Persists, still.DeviceGiB = 0, false, false, 0
 				c.putVolume(still)
 			}
-		}
-		if lag == 0 {
-			free()
-		} else {
-			c.later.After(lag, free)
-		}
+		})
 	}
 }
 
@@ -220,26 +201,6 @@ func (c *Cloud) Linodes() []int {
 	return slices.Sorted(maps.Keys(c.now.linodes))
 }
 
-// Stats are the counters of the API and how many attaches and detaches ran at once on one Linode at most.
-type Stats = account.Stats[int]
-
-// Stats returns the counters since the start or the last reset.
-func (c *Cloud) Stats() Stats {
-	return Stats{Stats: c.Server.Stats(), MaxParallel: c.record.MaxParallel()}
-}
-
-// ResetStats forgets counters, operations, exchanges and violations. The account stays as it is.
-func (c *Cloud) ResetStats() {
-	c.Server.ResetStats()
-	c.record.Reset()
-}
-
-// Operations returns the operations since the last reset, in the order in which they were accepted.
-func (c *Cloud) Operations() []Operation { return c.record.Operations() }
-
-// Violations returns what must not have happened since the last reset.
-func (c *Cloud) Violations() []Violation { return c.record.Violations() }
-
 // decide asks Options.Decide about a request.
 func (c *Cloud) decide(r *request) effect {
 	if c.opts.Decide == nil {
@@ -254,23 +215,17 @@ func (c *Cloud) decide(r *request) effect {
 		call.Action = "follow"
 	}
 	c.mu.Lock()
-	if v, found := c.now.volumes[pathNumber(r, "volumeId")]; found {
+	if v, found := c.now.volumes[r.PathNumber("volumeId")]; found {
 		call.Volume = v.Label
 	}
 	c.mu.Unlock()
 	return c.opts.Decide(call)
 }
 
-// Settings are what can be changed while the account runs.
-type Settings = account.Settings[Durations, Rules]
-
 // control adds to the owner's side what only this cloud has.
 func (c *Cloud) control(control account.Control) {
-	account.Show(control, "stats", c.Stats)
-	account.Show(control, "operations", c.Operations)
-	account.Show(control, "violations", c.Violations)
+	c.ServeOwner(control)
 	account.Show(control, "volumes", c.Volumes)
-	control.Do("POST reset", func([]byte, *http.Request) (any, error) { c.ResetStats(); return c.Stats(), nil })
 	control.Do("POST linodes/{linode}/reboot", func(_ []byte, r *http.Request) (any, error) {
 		id, err := strconv.Atoi(r.PathValue("linode"))
 		if err == nil {
@@ -278,22 +233,7 @@ func (c *Cloud) control(control account.Control) {
 		}
 		return c.Volumes(), err
 	})
-	account.ServeSettings(control, c.settings, c.setSettings)
 	account.Machines[int, Linode]{
 		ParseID: strconv.Atoi, List: c.Linodes, Add: c.AddLinode, Remove: c.RemoveLinode, Metadata: c.Metadata,
 	}.Serve(control, "linodes")
-}
-
-func (c *Cloud) settings() Settings {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return Settings{Durations: c.lasts, Rules: c.rules, Limits: c.Server.Limits()}
-}
-
-func (c *Cloud) setSettings(s Settings) {
-	c.SetDurations(s.Durations)
-	c.SetRules(func(r *Rules) { *r = s.Rules })
-	if s.Limits != nil {
-		c.SetLimits(s.Limits...)
-	}
 }

@@ -2,9 +2,9 @@ package linode
 
 import (
 	"maps"
-	"slices"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/account"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/history"
 )
 
@@ -36,14 +36,7 @@ func newState() state { return state{volumes: map[int]volume{}, linodes: map[int
 
 // volumeList returns the volumes that keep says yes to, the oldest first.
 func (s *state) volumeList(keep func(volume) bool) []volume {
-	var found []volume
-	for _, v := range s.volumes {
-		if keep(v) {
-			found = append(found, v)
-		}
-	}
-	slices.SortFunc(found, func(a, b volume) int { return a.ID - b.ID })
-	return found
+	return account.Sorted(s.volumes, keep, func(a, b volume) int { return a.ID - b.ID })
 }
 
 func (s *state) attachedTo(linode int) []volume {

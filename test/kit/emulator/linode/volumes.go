@@ -158,18 +158,25 @@ func (c *Cloud) listVolumes(r *request) answer {
 
 func (c *Cloud) getVolume(r *request) answer {
 	view := c.view(r.Effect)
-	v, found := view.volumes[pathNumber(r, "volumeId")]
+	v, found := view.volumes[r.PathNumber("volumeId")]
 	if !found {
 		return c.refuse(notFound)
 	}
 	return ok(c.showVolume(r, view, v))
 }
 
-func (c *Cloud) updateVolume(r *request) answer {
-	v, found := c.now.volumes[pathNumber(r, "volumeId")]
-	if !found {
-		return c.refuse(notFound)
+// with serves a request to change a volume that must be there.
+func (c *Cloud) with(serve func(*request, volume) answer) func(*request) answer {
+	return func(r *request) answer {
+		v, found := c.now.volumes[r.PathNumber("volumeId")]
+		if !found {
+			return c.refuse(notFound)
+		}
+		return serve(r, v)
 	}
+}
+
+func (c *Cloud) updateVolume(r *request, v volume) answer {
 	var ask struct {
 		Label *string   `json:"label"`
 		Tags  *[]string `json:"tags"`
@@ -197,11 +204,8 @@ func (c *Cloud) updateVolume(r *request) answer {
 	return ok(c.showVolume(r, &c.now, c.now.volumes[v.ID]))
 }
 
-func (c *Cloud) deleteVolume(r *request) answer {
-	v, found := c.now.volumes[pathNumber(r, "volumeId")]
+func (c *Cloud) deleteVolume(r *request, v volume) answer {
 	switch {
-	case !found:
-		return c.refuse(notFound)
 	case len(v.Locks) > 0:
 		return c.refuse(locked)
 	case v.Status == statusRotating:
@@ -234,11 +238,7 @@ func (c *Cloud) deleteVolume(r *request) answer {
 	return ok(struct{}{})
 }
 
-func (c *Cloud) resizeVolume(r *request) answer {
-	v, found := c.now.volumes[pathNumber(r, "volumeId")]
-	if !found {
-		return c.refuse(notFound)
-	}
+func (c *Cloud) resizeVolume(r *request, v volume) answer {
 	var ask struct {
 		Size int `json:"size"`
 	}
@@ -272,11 +272,7 @@ func (c *Cloud) resizeVolume(r *request) answer {
 	return shown
 }
 
-func (c *Cloud) cloneVolume(r *request) answer {
-	source, found := c.now.volumes[pathNumber(r, "volumeId")]
-	if !found {
-		return c.refuse(notFound)
-	}
+func (c *Cloud) cloneVolume(r *request, source volume) answer {
 	var ask struct {
 		Label string `json:"label"`
 	}

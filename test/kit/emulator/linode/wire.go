@@ -136,14 +136,6 @@ func queryNumber(r *request, name string, otherwise int) int {
 	return n
 }
 
-func pathNumber(r *request, name string) int {
-	n, err := strconv.Atoi(r.PathValue(name))
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
 // values are what a filter can look at: the field's name, and its value or values.
 type values map[string][]string
 

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -19,6 +20,15 @@ type Request struct {
 	ID string
 	// Effect is what an armed fault wants of the handler: an errored operation, a stale answer.
 	Effect Effect
+}
+
+// PathNumber returns a number in the path, or 0 when it is none.
+func (r *Request) PathNumber(name string) int {
+	n, err := strconv.Atoi(r.PathValue(name))
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 type route struct {

@@ -61,22 +61,16 @@ type Config struct {
 
 // Server serves one emulated API, on a listener or in memory.
 type Server struct {
-	Faults *faults.Set
+	*Frame
 
 	cfg    Config
 	routes []*route
 	limits limits
-	record Recorder
-	ctx    context.Context
-	stop   context.CancelFunc
-	gate   Gate
 }
 
 // New returns a server without routes.
 func New(cfg Config) *Server {
-	s := &Server{cfg: cfg, Faults: faults.NewSet(), limits: limits{clock: cfg.Clock}}
-	s.ctx, s.stop = context.WithCancel(context.Background())
-	return s
+	return &Server{Frame: NewFrame(cfg.Clock), cfg: cfg, limits: limits{clock: cfg.Clock}}
 }
 
 // Handle adds a route, such as "GET" and "/v2/volumes/{volume_id}".
@@ -96,28 +90,6 @@ func (s *Server) Limits() []Limit {
 		all = append(all, w.Limit)
 	}
 	return all
-}
-
-// Stats returns the counters.
-func (s *Server) Stats() Stats {
-	stats := s.record.Stats()
-	stats.Faults = s.Faults.Hits()
-	return stats
-}
-
-// ResetStats sets the counters to zero and empties the log.
-func (s *Server) ResetStats() {
-	s.record.Reset()
-	s.Faults.ResetHits()
-}
-
-// Exchanges returns the log of the requests since the last reset, bounded.
-func (s *Server) Exchanges() []Exchange { return s.record.Exchanges() }
-
-// Close ends all delays and waits for the requests that are being answered. Later ones are cut.
-func (s *Server) Close() {
-	s.stop()
-	s.gate.Close()
 }
 
 // errLost: the connection is cut instead of an answer.
@@ -187,10 +159,10 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // exchange takes a request through everything that can happen to it.
 func (s *Server) exchange(r *http.Request) (Answer, error) {
-	if !s.gate.Enter() {
+	if !s.Enter() {
 		return Answer{}, errLost
 	}
-	defer s.gate.Leave()
+	defer s.Leave()
 	log := Exchange{Method: r.Method, Route: "(unknown)", Path: r.URL.RequestURI(), Start: time.Now()}
 	request := &Request{Request: r, ID: s.cfg.RequestID()}
 	found := s.find(r)
@@ -202,7 +174,7 @@ func (s *Server) exchange(r *http.Request) (Answer, error) {
 		log.Status = answer.Status
 	}
 	log.End = time.Now()
-	s.record.Add(log.Method+" "+log.Route, log, count(log))
+	s.Add(log.Method+" "+log.Route, log, count(log))
 	return answer, err
 }
 
@@ -252,16 +224,10 @@ func (s *Server) answer(r *Request, found *route, log *Exchange) (Answer, error)
 
 // struck answers a request, and lets an armed fault have its way with it.
 func (s *Server) struck(r *Request, found *route, log *Exchange) (Answer, error) {
-	effect, name := s.Faults.Strike(r.Method, found.pattern, r.Body)
-	if name == "" && s.cfg.Decide != nil {
-		if effect = s.cfg.Decide(r); !effect.Nothing() {
-			name = effect.Kind()
-			s.Faults.Count(name)
-		}
-	}
-	r.Effect, log.Fault = effect, name
+	effect := Strike(s.Frame, log, r.Body, r, s.cfg.Decide)
+	r.Effect = effect
 	roll := clock.Roll(s.cfg.Seed, "delay", r.Method, r.URL.RequestURI(), string(r.Body))
-	_ = s.cfg.Clock.Wait(s.ctx, effect.Delay.Pick(roll)) // ends early only when the server closes
+	s.Wait(effect.Delay.Pick(roll))
 	if effect.Lost == faults.LostBefore {
 		return Answer{}, errLost
 	}
@@ -274,7 +240,7 @@ func (s *Server) struck(r *Request, found *route, log *Exchange) (Answer, error)
 	} else {
 		answer = found.handler(r)
 	}
-	_ = s.cfg.Clock.Wait(s.ctx, answer.Wait+effect.DelayAnswer.Pick(roll))
+	s.Wait(answer.Wait + effect.DelayAnswer.Pick(roll))
 	if answer.Sent != nil {
 		answer.Sent()
 	}

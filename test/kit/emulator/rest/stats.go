@@ -96,7 +96,7 @@ func (r *Recorder) Stats() Stats {
 	return stats
 }
 
-// Exchanges returns the log, bounded.
+// Exchanges returns the log of the requests since the last reset, bounded.
 func (r *Recorder) Exchanges() []Exchange {
 	r.mu.Lock()
 	defer r.mu.Unlock()

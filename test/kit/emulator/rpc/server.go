@@ -84,21 +84,16 @@ var errLost = Error(codes.Unavailable, "error reading from server: EOF")
 
 // Server is the frame of an emulated API.
 type Server struct {
-	Faults *faults.Set
+	*rest.Frame
 	// GRPC is where the cloud registers its services.
 	GRPC *grpc.Server
 
-	cfg    Config
-	record rest.Recorder
-	ctx    context.Context
-	stop   context.CancelFunc
-	gate   rest.Gate
+	cfg Config
 }
 
 // New returns a server without services.
 func New(cfg Config) *Server {
-	s := &Server{Faults: faults.NewSet(), cfg: cfg}
-	s.ctx, s.stop = context.WithCancel(context.Background())
+	s := &Server{Frame: rest.NewFrame(cfg.Clock), cfg: cfg}
 	s.GRPC = grpc.NewServer(grpc.UnaryInterceptor(s.intercept))
 	return s
 }
@@ -112,37 +107,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.GRPC.ServeHTTP(w, r)
 }
 
-// Stats returns the counters.
-func (s *Server) Stats() rest.Stats {
-	stats := s.record.Stats()
-	stats.Faults = s.Faults.Hits()
-	return stats
-}
-
-// ResetStats sets the counters to zero and empties the log.
-func (s *Server) ResetStats() {
-	s.record.Reset()
-	s.Faults.ResetHits()
-}
-
-// Exchanges returns the log of the calls since the last reset, bounded. Their status is the gRPC code; -1
-// when there was no answer.
-func (s *Server) Exchanges() []rest.Exchange { return s.record.Exchanges() }
-
-// Close ends all delays and waits for the calls that are being answered. Later ones are cut.
-func (s *Server) Close() {
-	s.stop()
-	s.gate.Close()
-}
-
-// NoAnswer is the status of a call whose connection broke.
+// NoAnswer is the status of a call whose connection broke; that of another is the gRPC code.
 const NoAnswer = -1
 
 func (s *Server) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if !s.gate.Enter() {
+	if !s.Enter() {
 		return nil, errLost
 	}
-	defer s.gate.Leave()
+	defer s.Leave()
 	call := newCall(ctx, request, info.FullMethod)
 	call.ID = s.cfg.RequestID()
 	log := rest.Exchange{Method: call.Method, Route: call.Route, Path: info.FullMethod, Start: time.Now()}
@@ -152,7 +124,7 @@ func (s *Server) intercept(ctx context.Context, request any, info *grpc.UnarySer
 		log.Status = NoAnswer
 	}
 	kind := s.cfg.Kind(call.Route)
-	s.record.Add(call.Route, log, rest.Count{
+	s.Add(call.Route, log, rest.Count{
 		Read: kind == Read, Write: kind == Write, Refused: log.Status == int(codes.ResourceExhausted),
 	})
 	if err != nil {
@@ -181,16 +153,10 @@ func (s *Server) answer(ctx context.Context, call *Call, handler grpc.UnaryHandl
 	if err := s.cfg.Admit(call.Route, call.Header); err != nil {
 		return nil, false, err
 	}
-	effect, name := s.Faults.Strike(call.Method, call.Route, call.Body)
-	if name == "" && s.cfg.Decide != nil {
-		if effect = s.cfg.Decide(call); !effect.Nothing() {
-			name = effect.Kind()
-			s.Faults.Count(name)
-		}
-	}
-	call.Effect, log.Fault = effect, name
+	effect := rest.Strike(s.Frame, log, call.Body, call, s.cfg.Decide)
+	call.Effect = effect
 	roll := clock.Roll(s.cfg.Seed, "delay", call.Route, string(call.Body))
-	_ = s.cfg.Clock.Wait(s.ctx, effect.Delay.Pick(roll)) // ends early only when the server closes
+	s.Wait(effect.Delay.Pick(roll))
 	if effect.Lost == faults.LostBefore {
 		return nil, true, errLost
 	}
@@ -206,7 +172,7 @@ func (s *Server) answer(ctx context.Context, call *Call, handler grpc.UnaryHandl
 		// The transport takes headers until the answer leaves, so this cannot fail.
 		_ = grpc.SetHeader(ctx, metadata.Pairs("x-request-id", call.ID, "x-server-trace-id", call.ID))
 	}
-	_ = s.cfg.Clock.Wait(s.ctx, effect.DelayAnswer.Pick(roll))
+	s.Wait(effect.DelayAnswer.Pick(roll))
 	if effect.Lost == faults.LostAfter {
 		return nil, true, errLost
 	}

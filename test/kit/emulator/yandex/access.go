@@ -119,7 +119,7 @@ func (c *Cloud) admit(route string, header metadata.MD) error {
 	defer c.mu.Unlock()
 	token, bearer := strings.CutPrefix(firstOf(header, "authorization"), "Bearer ")
 	if !bearer || (token != c.Token || c.access.revoked) && !time.Now().Before(c.access.tokens[token]) {
-		return c.refuse(badToken)
+		return c.refuse(&badToken)
 	}
 	if c.rules.Rights != nil && !slices.Contains(c.rules.Rights, route) {
 		service, _, _ := strings.Cut(route, "Service/")

@@ -36,6 +36,8 @@ type Fault = faults.Fault
 type Cloud struct {
 	account.Site[string]
 	account.Holds[string]
+	// Owner counts in Stats how many operations ran at once of an instance, and in the folder, by their ids.
+	account.Owner[string, Operation, Violation, Durations, Rules]
 	// Token is one that never ends. Folder is the id of the folder.
 	Token, Folder string
 
@@ -79,10 +81,8 @@ func New(opts Options) (*Cloud, error) {
 	c.access = newAccess()
 	c.later = account.Timers{Clock: c.clock, Lock: &c.mu}
 	var err error
-	if c.disks = opts.Disks; c.disks == nil {
-		if c.disks, err = disks.OpenStore(opts.DataDir); err != nil {
-			return nil, err
-		}
+	if c.disks, err = disks.OpenStore(opts.Disks, opts.DataDir); err != nil {
+		return nil, err
 	}
 	c.server = rpc.New(rpc.Config{
 		Clock: c.clock, Seed: opts.Seed, Kind: kindOf, Admit: c.admit, Decide: c.decide,
@@ -92,6 +92,7 @@ func New(opts Options) (*Cloud, error) {
 		Cloud: "yandex", Machines: "instances", API: c.server, HTTP2: true, Faults: c.server.Faults,
 		Exchanges: c.server.Exchanges, Metadata: c.metadataRoutes, Control: c.control,
 	})
+	c.Owner = account.NewOwner(&c.mu, &c.lasts, &c.rules, &c.record, c.server)
 	c.services()
 	for range opts.Instances {
 		c.AddInstance(Instance{})

@@ -17,7 +17,10 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var noError = expect.NoError
 
 const gib = int64(1) << 30
 
@@ -45,9 +48,7 @@ func dial(t *testing.T, c *emulator.Cloud) *grpc.ClientConn {
 		options = append(options, grpc.WithContextDialer(c.Dial))
 	}
 	conn, err := grpc.NewClient("passthrough:///"+target, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() { _ = conn.Close() }) // the folder may have gone before
 	return conn
 }
@@ -101,9 +102,7 @@ func mustCreate(t *testing.T, a *api, name string, change ...func(*compute.Creat
 	t.Helper()
 	op := must(t, "Create("+name+")")(a.disks.Create(as(t.Context()), request(name, change...)))
 	about := &compute.CreateDiskMetadata{}
-	if err := op.GetMetadata().UnmarshalTo(about); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, op.GetMetadata().UnmarshalTo(about))
 	return about.GetDiskId()
 }
 

@@ -3,7 +3,7 @@ package yandex
 import (
 	"fmt"
 	"regexp"
-	"strings"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -18,12 +18,10 @@ type refusal struct {
 	text string
 }
 
-func (r refusal) Error() string { return r.text }
-
 // with fills in what the words are about.
-func (r refusal) with(what ...any) refusal {
+func (r refusal) with(what ...any) *refusal {
 	r.text = fmt.Sprintf(r.text, what...)
-	return r
+	return &r
 }
 
 // state is the form in which the real API says that something cannot be done now.
@@ -58,9 +56,9 @@ var (
 )
 
 // refuse makes the answer to a call that is refused. The lock is held.
-func (c *Cloud) refuse(why refusal) error {
-	why = c.worded(why)
-	return rpc.Error(why.code, why.text)
+func (c *Cloud) refuse(why *refusal) error {
+	worded := c.worded(*why)
+	return rpc.Error(worded.code, worded.text)
 }
 
 // worded applies the rule that replaces codes.
@@ -95,18 +93,7 @@ const (
 
 // bad is the refusal of a field.
 func bad(field, format string, args ...any) *refusal {
-	why := badArgument.with(field + ": " + fmt.Sprintf(format, args...))
-	return &why
-}
-
-// first returns the first refusal that there is.
-func first(all ...*refusal) *refusal {
-	for _, why := range all {
-		if why != nil {
-			return why
-		}
-	}
-	return nil
+	return badArgument.with(field + ": " + fmt.Sprintf(format, args...))
 }
 
 // checkID checks a field that is required and holds an id.
@@ -129,8 +116,7 @@ func (c *Cloud) checkFolder(id string) *refusal {
 		return why
 	}
 	if id != c.Folder {
-		why := denied.with("folder " + id)
-		return &why
+		return denied.with("folder " + id)
 	}
 	return nil
 }
@@ -170,7 +156,7 @@ func checkMask(mask *fieldmaskpb.FieldMask, known ...string) *refusal {
 		return bad("update_mask", "Field is required")
 	}
 	for _, path := range mask.GetPaths() {
-		if !strings.Contains(" "+strings.Join(known, " ")+" ", " "+path+" ") {
+		if !slices.Contains(known, path) {
 			return bad("update_mask", "Unknown field %q", path)
 		}
 	}

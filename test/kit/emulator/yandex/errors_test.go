@@ -98,15 +98,11 @@ func TestAttachesThatCannotBe(t *testing.T) {
 	ctx := as(t.Context())
 	free, attached := mustCreate(t, a, "free"), mustCreate(t, a, "attached")
 	broken, err := c.AddDisk(emulator.Disk{Name: "broken", Status: "ERROR"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	mustAttach(t, a, attached, instance)
 	stopping := c.AddInstance(emulator.Instance{Status: "STOPPING"})
 	boot, err := a.instances.Get(ctx, &compute.GetInstanceRequest{InstanceId: instance})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	attachAs := func(disk, instance, device string) func() error {
 		return func() error {
 			ask := attachRequest(disk, instance)
@@ -143,9 +139,7 @@ func TestChangesThatCannotBe(t *testing.T) {
 	mustAttach(t, a, attached, instance)
 	mustSnapshot(t, a, attached, "snap-1")
 	broken, err := c.AddDisk(emulator.Disk{Name: "broken", Status: "ERROR"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	remove := func(disk string) func() error {
 		return func() error { _, err := a.disks.Delete(ctx, &compute.DeleteDiskRequest{DiskId: disk}); return err }
 	}

@@ -109,9 +109,7 @@ func TestAFolderThatClosesKeepsNobodyWaiting(t *testing.T) {
 			return
 		}
 	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.Close())
 	if err := <-answered; status.Code(err) == codes.OK {
 		t.Error("List() was answered by a folder that had closed")
 	}

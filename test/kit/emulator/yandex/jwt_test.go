@@ -34,35 +34,25 @@ func (k authorized) sign(t *testing.T, header, claims map[string]any) string {
 	t.Helper()
 	block, _ := pem.Decode([]byte(k.Private))
 	private, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	encode := func(v any) string {
 		text, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return base64.RawURLEncoding.EncodeToString(text)
 	}
 	text := encode(header) + "." + encode(claims)
 	sum := sha256.Sum256([]byte(text))
 	signature, err := rsa.SignPSS(rand.Reader, private.(*rsa.PrivateKey), crypto.SHA256, sum[:], &rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return text + "." + base64.RawURLEncoding.EncodeToString(signature)
 }
 
 func TestAJWTIsChecked(t *testing.T) {
 	c, a, _ := start(t, emulator.Options{})
 	text, err := c.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var key authorized
-	if err := json.Unmarshal(text, &key); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(text, &key))
 	tokens, now := iam.NewIamTokenServiceClient(dial(t, c)), time.Now()
 	for _, row := range []struct {
 		name           string

@@ -1,6 +1,7 @@
 package yandex
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"github.com/yandex-cloud/go-genproto/yandex/cloud/compute/v1"
 	operationpb "github.com/yandex-cloud/go-genproto/yandex/cloud/operation"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/account"
 )
 
 // This file is the machines: how the API shows them, which disks they take, and what each finds in its metadata service.
@@ -45,16 +48,13 @@ func (c *Cloud) mayTouch(id string) (i Instance, fails, why *refusal) {
 	i, found := c.now.instances[id]
 	switch {
 	case !found:
-		missing := notFound.with("Instance", id)
-		return i, nil, &missing
+		return i, nil, notFound.with("Instance", id)
 	case slices.Contains([]string{statusRunning, statusStopped}, i.Status):
 		return i, nil, nil
 	case slices.Contains([]string{"PROVISIONING", "STARTING", "RESTARTING"}, i.Status):
-		early := booting.with(id)
-		return i, &early, nil
+		return i, booting.with(id), nil
 	}
-	wrong := wrongState.with("Instance", id, i.Status)
-	return i, nil, &wrong
+	return i, nil, wrongState.with("Instance", id, i.Status)
 }
 
 // AttachDisk gives a disk to an instance.
@@ -76,24 +76,14 @@ func (s instanceService) AttachDisk(ctx context.Context, ask *compute.AttachInst
 		if why != nil {
 			return nil, why
 		}
-		device := spec.GetDeviceName()
-		if device == "" {
-			device = d.ID // as the cloud's pages show it, not at random as the description says
-		}
+		device := cmp.Or(spec.GetDeviceName(), d.ID) // as the cloud's pages show it, not at random as the description says
 		readOnly := spec.GetMode() == compute.AttachedDiskSpec_READ_ONLY
 		change := func(d *disk) { d.Instance, d.Device, d.ReadOnly = i.ID, device, readOnly }
-		early := c.rules.ChangeOnAccept && fails == nil
 		j := &job{
 			kind: kindAttach, description: "Attach disk to instance", disk: d.ID, name: d.Name, instance: i.ID, fails: fails,
 			lasts: c.lasts.Attach, claims: []string{d.ID, i.ID},
 			metadata: &compute.AttachInstanceDiskMetadata{InstanceId: i.ID, DiskId: d.ID},
-			accept: func() error {
-				if early {
-					c.changeDisk(d.ID, change)
-				}
-				return nil
-			},
-			fail: func() { c.changeDisk(d.ID, freed) },
+			fail:     func() { c.changeDisk(d.ID, freed) },
 			finish: func() proto.Message {
 				c.plug(c.changeDisk(d.ID, change), c.now.instances[i.ID])
 				return c.showInstance(&c.now, c.now.instances[i.ID])
@@ -101,6 +91,7 @@ func (s instanceService) AttachDisk(ctx context.Context, ask *compute.AttachInst
 		}
 		if fails == nil {
 			j.early = func() { c.changeDisk(d.ID, change) }
+			j.accept = c.onAccept(j.early)
 		}
 		return j, nil
 	})
@@ -119,26 +110,20 @@ func checkSpec(spec *compute.AttachedDiskSpec) *refusal {
 // mayAttach says why an instance cannot have a disk.
 func (c *Cloud) mayAttach(d disk, i Instance, device string) *refusal {
 	attached := c.now.attachedTo(i.ID)
-	coming := 0
-	for _, j := range c.running {
-		if j.kind == kindAttach && j.instance == i.ID && c.now.disks[j.disk].Instance == "" {
-			coming++
-		}
-	}
-	var why refusal
+	coming := account.Count(c.running, func(j *job) bool {
+		return j.kind == kindAttach && j.instance == i.ID && c.now.disks[j.disk].Instance == ""
+	})
 	switch {
 	case d.Instance != "":
-		why = attachedToInstance.with(d.ID)
+		return attachedToInstance.with(d.ID)
 	case d.Zone != i.Zone:
-		why = otherZone.with(d.ID, d.Zone, i.ID, i.Zone)
+		return otherZone.with(d.ID, d.Zone, i.ID, i.Zone)
 	case device != "" && slices.ContainsFunc(attached, func(other disk) bool { return other.Device == device }):
-		why = deviceTaken.with(device, i.ID)
+		return deviceTaken.with(device, i.ID)
 	case len(attached)+coming >= i.mostDisks():
-		why = tooManyDisks
-	default:
-		return nil
+		return &tooManyDisks
 	}
-	return &why
+	return nil
 }
 
 // DetachDisk takes a disk from an instance.
@@ -180,24 +165,21 @@ func (c *Cloud) mayDetach(i Instance, ask *compute.DetachInstanceDiskRequest) (d
 	if id == "" && name == "" {
 		return disk{}, bad("disk", "Exactly one of disk_id and device_name is required")
 	}
-	if why := first(checkOptionalID("disk_id", id), checkDevice(name)); why != nil {
+	if why := cmp.Or(checkOptionalID("disk_id", id), checkDevice(name)); why != nil {
 		return disk{}, why
 	}
 	attached := c.now.attachedTo(i.ID)
 	at := slices.IndexFunc(attached, func(d disk) bool { return d.ID == id || name != "" && d.Device == name })
-	var why refusal
 	_, exists := c.now.disks[id]
 	switch {
 	case at < 0 && id != "" && !exists:
-		why = notFound.with("Disk", id)
+		return disk{}, notFound.with("Disk", id)
 	case at < 0:
-		why = notAttached.with(i.ID)
+		return disk{}, notAttached.with(i.ID)
 	case attached[at].Boot:
-		why = bootDisk.with(attached[at].ID)
-	default:
-		return attached[at], nil
+		return disk{}, bootDisk.with(attached[at].ID)
 	}
-	return disk{}, &why
+	return attached[at], nil
 }
 
 // freed is what the record of a disk becomes that is no instance's any more.

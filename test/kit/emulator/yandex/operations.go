@@ -1,6 +1,7 @@
 package yandex
 
 import (
+	"cmp"
 	"context"
 	"regexp"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/account"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rpc"
 )
@@ -115,11 +117,11 @@ func (c *Cloud) change(ctx context.Context, plan func() (*job, *refusal)) (*oper
 		why = c.mayStart(j)
 	}
 	if why != nil {
-		return nil, c.refuse(*why)
+		return nil, c.refuse(why)
 	}
 	if j.accept != nil {
 		if err := j.accept(); err != nil {
-			return nil, c.refuse(refusal{code: failedInside.code, text: "emulator: " + err.Error()})
+			return nil, c.refuse(&refusal{code: failedInside.code, text: "emulator: " + err.Error()})
 		}
 	}
 	started := c.start(j, call)
@@ -129,13 +131,20 @@ func (c *Cloud) change(ctx context.Context, plan func() (*job, *refusal)) (*oper
 	return started, nil
 }
 
+// onAccept is the accept of a change that shows at once where that is the rule.
+func (c *Cloud) onAccept(show func()) func() error {
+	return func() error {
+		if c.rules.ChangeOnAccept {
+			show()
+		}
+		return nil
+	}
+}
+
 // repeated returns the operation that a key stands for, whatever became of it.
 func (c *Cloud) repeated(key string) (operation string) {
 	used, known := c.keys[key]
-	forgotten := c.rules.KeysForgottenAfter.Least
-	if forgotten == 0 {
-		forgotten = operationsKept
-	}
+	forgotten := cmp.Or(c.rules.KeysForgottenAfter.Least, operationsKept)
 	if !known || c.clock.Now().Sub(used.at) >= forgotten {
 		return ""
 	}
@@ -150,15 +159,13 @@ func (c *Cloud) mayStart(j *job) *refusal {
 			switch {
 			case !slices.Contains(other.claims, id):
 			case !isInstance:
-				why := busyDisk.with(id)
-				return &why
+				return busyDisk.with(id)
 			case !c.rules.ParallelOperations:
-				why := busyInstance.with(id)
-				return &why
+				return busyInstance.with(id)
 			}
 		}
 	}
-	if len(c.running) >= c.rules.activeOperations() {
+	if len(c.running) >= cmp.Or(c.rules.ActiveOperations, usualActiveOperations) {
 		return &tooManyOperations
 	}
 	return nil
@@ -248,7 +255,7 @@ func (c *Cloud) failOperation(j *job, why refusal, rollback time.Duration) {
 	o := c.now.operations[j.id]
 	o.failure, o.modified = &spb.Status{Code: int32(why.code), Message: why.text}, c.clock.Now()
 	c.putOperation(o)
-	undone := func() {
+	c.later.After(rollback, func() {
 		if c.running[j.id] != j {
 			return
 		}
@@ -260,12 +267,7 @@ func (c *Cloud) failOperation(j *job, why refusal, rollback time.Duration) {
 		ended.done, ended.modified = true, c.clock.Now()
 		c.putOperation(ended)
 		c.end(j.number, outcomeFailed, why.text)
-	}
-	if rollback == 0 {
-		undone()
-	} else {
-		c.later.After(rollback, undone)
-	}
+	})
 }
 
 // replicaLag bounds how long a new operation may be unknown to a replica.
@@ -289,7 +291,7 @@ func (s operationService) Get(ctx context.Context, ask *operationpb.GetOperation
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if why := checkID("operation_id", ask.GetOperationId()); why != nil {
-		return nil, c.refuse(*why)
+		return nil, c.refuse(why)
 	}
 	o, found := c.view(call.Effect).operations[ask.GetOperationId()]
 	if c.unseen[ask.GetOperationId()] > 0 && c.clock.Now().Sub(o.created) < replicaLag {
@@ -321,16 +323,9 @@ func (c *Cloud) end(number int, status, why string) {
 // countParallel remembers how many operations run now that another one does.
 func (c *Cloud) countParallel(j *job) {
 	c.record.Parallel(c.Folder, len(c.running))
-	if j.instance == "" {
-		return
+	if j.instance != "" {
+		c.record.Parallel(j.instance, account.Count(c.running, func(other *job) bool { return other.instance == j.instance }))
 	}
-	running := 0
-	for _, other := range c.running {
-		if other.instance == j.instance {
-			running++
-		}
-	}
-	c.record.Parallel(j.instance, running)
 }
 
 func (c *Cloud) violation(what string, d disk) {

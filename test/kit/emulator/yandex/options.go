@@ -126,13 +126,6 @@ type Rules struct {
 
 const usualActiveOperations = 15
 
-func (r Rules) activeOperations() int {
-	if r.ActiveOperations == 0 {
-		return usualActiveOperations
-	}
-	return r.ActiveOperations
-}
-
 // Zone is an availability zone.
 type Zone struct {
 	// DiskTypes that there are; nil means all.

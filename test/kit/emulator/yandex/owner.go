@@ -16,19 +16,12 @@ import (
 
 // This file is what only the owner of the emulated folder can do; no API call counts or checks it.
 
-// SetDurations says how long the operations take that begin from now on.
-func (c *Cloud) SetDurations(d Durations) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lasts = d
-}
-
 // SetRules changes what the folder enforces.
 func (c *Cloud) SetRules(change func(*Rules)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.rules.Codes = maps.Clone(c.rules.Codes)
-	change(&c.rules)
+	c.Owner.SetRules(func(r *Rules) {
+		r.Codes = maps.Clone(r.Codes)
+		change(r)
+	})
 }
 
 // Disks returns all disks but those that instances boot from, the oldest first.
@@ -208,41 +201,17 @@ func (c *Cloud) RemoveInstance(id string, lag time.Duration) {
 	}
 	c.removeInstance(id)
 	for _, d := range c.now.attachedTo(id) {
-		switch {
-		case d.Boot:
+		if d.Boot {
 			c.removeDisk(d.ID)
-		case lag == 0:
-			c.free(d.ID)
-		default:
-			c.later.After(lag, func() {
-				if c.now.disks[d.ID].Instance == id {
-					c.free(d.ID)
-				}
-			})
+			continue
 		}
+		c.later.After(lag, func() {
+			if c.now.disks[d.ID].Instance == id {
+				c.free(d.ID)
+			}
+		})
 	}
 }
-
-// Stats are the counters of the API and how many operations ran at once at most: of an instance, and in the
-// folder, by their ids.
-type Stats = account.Stats[string]
-
-// Stats returns the counters since the start or the last reset.
-func (c *Cloud) Stats() Stats {
-	return Stats{Stats: c.server.Stats(), MaxParallel: c.record.MaxParallel()}
-}
-
-// ResetStats forgets counters, operations, exchanges and violations. The folder stays as it is.
-func (c *Cloud) ResetStats() {
-	c.server.ResetStats()
-	c.record.Reset()
-}
-
-// Operations returns the operations since the last reset, in the order in which they were accepted.
-func (c *Cloud) Operations() []Operation { return c.record.Operations() }
-
-// Violations returns what must not have happened since the last reset.
-func (c *Cloud) Violations() []Violation { return c.record.Violations() }
 
 // diskSpec is a request to attach a disk.
 type diskSpec interface {
@@ -272,18 +241,12 @@ func (c *Cloud) decide(call *rpc.Call) effect {
 	return c.opts.Decide(about)
 }
 
-// Settings are what can be changed while the folder runs. There are no rate limits.
-type Settings = account.Settings[Durations, Rules]
-
 // control adds to the owner's side what only this cloud has.
 func (c *Cloud) control(control account.Control) {
-	account.Show(control, "stats", c.Stats)
-	account.Show(control, "operations", c.Operations)
-	account.Show(control, "violations", c.Violations)
+	c.ServeOwner(control)
 	account.Show(control, "volumes", c.Disks)
 	account.Show(control, "disks", c.Disks)
 	account.Show(control, "snapshots", c.Snapshots)
-	control.Do("POST reset", func([]byte, *http.Request) (any, error) { c.ResetStats(); return c.Stats(), nil })
 	control.Do("POST keys", func([]byte, *http.Request) (any, error) {
 		key, err := c.NewKey()
 		return rawJSON(key), err
@@ -296,7 +259,6 @@ func (c *Cloud) control(control account.Control) {
 		return map[string]string{"id": c.AddPlacementGroup(g)}, nil
 	})
 	control.Do("POST instances/{instance}/relocate", c.relocateInstance)
-	account.ServeSettings(control, c.settings, c.setSettings)
 	account.Machines[string, Instance]{
 		ParseID: func(id string) (string, error) { return id, nil },
 		List:    c.Instances, Add: c.AddInstance, Remove: c.RemoveInstance, Metadata: c.Metadata,
@@ -307,14 +269,3 @@ type rawJSON []byte
 
 // MarshalJSON is the text itself.
 func (r rawJSON) MarshalJSON() ([]byte, error) { return r, nil }
-
-func (c *Cloud) settings() Settings {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return Settings{Durations: c.lasts, Rules: c.rules}
-}
-
-func (c *Cloud) setSettings(s Settings) {
-	c.SetDurations(s.Durations)
-	c.SetRules(func(r *Rules) { *r = s.Rules })
-}

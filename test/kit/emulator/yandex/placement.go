@@ -139,8 +139,7 @@ func (c *Cloud) checkPlacement(d *Disk) *refusal {
 	group, found := c.groups[d.PlacementGroup]
 	switch {
 	case !found:
-		why := notFound.with("Disk placement group", d.PlacementGroup)
-		return &why
+		return notFound.with("Disk placement group", d.PlacementGroup)
 	case d.Type != grouped:
 		return bad("disk_placement_policy", "Disks of the type %s have no placement groups", d.Type)
 	case d.Zone != group.Zone:
@@ -191,18 +190,13 @@ func (s diskService) Relocate(ctx context.Context, ask *compute.RelocateDiskRequ
 		move := func() disk {
 			return c.changeDisk(d.ID, func(now *disk) { now.Zone, now.PlacementGroup = zone, group })
 		}
-		early := c.rules.ChangeOnAccept
+		show := func() { move() }
 		return &job{
 			kind: kindRelocate, description: "Relocate disk", disk: d.ID, name: d.Name, lasts: c.lasts.Relocate, claims: []string{d.ID},
 			metadata: &compute.RelocateDiskMetadata{DiskId: d.ID, SourceZoneId: d.Zone, DestinationZoneId: zone},
-			accept: func() error {
-				if early {
-					move()
-				}
-				return nil
-			},
-			early:  func() { move() },
-			finish: func() proto.Message { return c.showDisk(move()) },
+			accept:   c.onAccept(show),
+			early:    show,
+			finish:   func() proto.Message { return c.showDisk(move()) },
 			fail: func() {
 				c.changeDisk(d.ID, func(now *disk) { now.Zone, now.PlacementGroup = d.Zone, d.PlacementGroup })
 			},
@@ -219,14 +213,13 @@ func (c *Cloud) mayRelocate(d disk, ask *compute.RelocateDiskRequest) *refusal {
 	}
 	switch {
 	case d.Instance != "":
-		why := attachedToInstance.with(d.ID)
-		return &why
+		return attachedToInstance.with(d.ID)
 	case d.Zone == moved.Zone:
 		return bad("destination_zone_id", "Disk is already in zone %s", d.Zone)
 	case d.PlacementGroup != "" && moved.PlacementGroup == "":
 		return bad("disk_placement_policy", "Field is required for a disk with a placement policy")
 	}
-	return first(c.checkPlace(moved.Zone, moved.Type), c.checkPlacement(&moved))
+	return cmp.Or(c.checkPlace(moved.Zone, moved.Type), c.checkPlacement(&moved))
 }
 
 // RelocateInstance moves an instance, with the disk that it boots from, to another zone, as if it had been stopped for that. It has no

@@ -27,9 +27,7 @@ func TestADiskMovesToAnotherZone(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(file, []byte("data"), 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		op := must(t, "Relocate")(a.disks.Relocate(as(t.Context()), relocation(disk, "ru-central1-b")))
 		about := &compute.RelocateDiskMetadata{}
 		if err := op.GetMetadata().UnmarshalTo(about); err != nil || about.GetDiskId() != disk ||
@@ -48,9 +46,7 @@ func TestADiskMovesToAnotherZone(t *testing.T) {
 			t.Errorf("the disk is %v, want it alone in the other zone", got)
 		}
 		file, err = c.DataFile(disk)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if data, err := os.ReadFile(file); err != nil || string(data) != "data" {
 			t.Errorf("the data is %q, %v", data, err)
 		}
@@ -60,9 +56,7 @@ func TestADiskMovesToAnotherZone(t *testing.T) {
 		}
 		_, err = a.instances.AttachDisk(as(t.Context()), attachRequest(disk, instance))
 		refused(t, "an attach in the old zone", err, codes.FailedPrecondition, "")
-		if err := c.RelocateInstance(instance, "ru-central1-b"); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.RelocateInstance(instance, "ru-central1-b"))
 		mustAttach(t, a, disk, instance)
 		if err := c.RelocateInstance(instance, "ru-central1-d"); err == nil {
 			t.Error("an instance with a disk was moved")

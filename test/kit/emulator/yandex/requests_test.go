@@ -26,9 +26,7 @@ func mustSnapshot(t *testing.T, a *api, disk, name string) string {
 	t.Helper()
 	op := must(t, "snapshot "+name)(a.snapshots.Create(as(t.Context()), snapshotRequest(disk, name)))
 	about := &compute.CreateSnapshotMetadata{}
-	if err := op.GetMetadata().UnmarshalTo(about); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, op.GetMetadata().UnmarshalTo(about))
 	return about.GetSnapshotId()
 }
 

@@ -1,6 +1,7 @@
 package yandex
 
 import (
+	"cmp"
 	"context"
 	"maps"
 
@@ -72,7 +73,7 @@ func (s snapshotService) Create(ctx context.Context, ask *compute.CreateSnapshot
 }
 
 func (c *Cloud) maySnapshot(ask *compute.CreateSnapshotRequest) (disk, *refusal) {
-	if why := first(
+	if why := cmp.Or(
 		c.checkFolder(ask.GetFolderId()), checkNaming(ask.GetName(), ask.GetDescription(), ask.GetLabels()),
 	); why != nil {
 		return disk{}, why
@@ -83,8 +84,7 @@ func (c *Cloud) maySnapshot(ask *compute.CreateSnapshotRequest) (disk, *refusal)
 	}
 	sameName := c.now.snapshotList(func(other snapshot) bool { return other.Name == ask.GetName() })
 	if ask.GetName() != "" && len(sameName) > 0 && !c.rules.NamesRepeat {
-		taken := nameTaken.with("Snapshot", ask.GetName())
-		return d, &taken
+		return d, nameTaken.with("Snapshot", ask.GetName())
 	}
 	return d, nil
 }

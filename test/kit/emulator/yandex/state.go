@@ -2,12 +2,12 @@ package yandex
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/account"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/history"
 )
 
@@ -60,27 +60,16 @@ func newState() state {
 
 // diskList returns the disks that keep says yes to, the oldest first.
 func (s *state) diskList(keep func(disk) bool) []disk {
-	return sorted(s.disks, keep, func(a, b disk) int { return a.number - b.number })
+	return account.Sorted(s.disks, keep, func(a, b disk) int { return a.number - b.number })
 }
 
 func (s *state) snapshotList(keep func(snapshot) bool) []snapshot {
-	return sorted(s.snapshots, keep, func(a, b snapshot) int { return a.number - b.number })
+	return account.Sorted(s.snapshots, keep, func(a, b snapshot) int { return a.number - b.number })
 }
 
 // operationList returns the operations that keep says yes to, the newest first.
 func (s *state) operationList(keep func(operation) bool) []operation {
-	return sorted(s.operations, keep, func(a, b operation) int { return b.number - a.number })
-}
-
-func sorted[V any](rows map[string]V, keep func(V) bool, order func(a, b V) int) []V {
-	var found []V
-	for _, row := range rows {
-		if keep(row) {
-			found = append(found, row)
-		}
-	}
-	slices.SortFunc(found, order)
-	return found
+	return account.Sorted(s.operations, keep, func(a, b operation) int { return b.number - a.number })
 }
 
 // attachedTo returns the disks of an instance, the one that it boots from too.

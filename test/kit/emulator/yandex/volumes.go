@@ -73,7 +73,7 @@ func (s diskService) Create(ctx context.Context, ask *compute.CreateDiskRequest)
 
 // mayCreate says why a disk cannot be made, and fills in what comes from its source.
 func (c *Cloud) mayCreate(ask *compute.CreateDiskRequest, d *disk) *refusal {
-	if why := first(
+	if why := cmp.Or(
 		c.checkFolder(ask.GetFolderId()), checkNaming(d.Name, d.Description, d.Labels), c.checkPlace(d.Zone, d.Type),
 		checkBlockSize(d.BlockSize), checkSize(d.Type, d.Size, d.BlockSize, largestDisk),
 		checkOptionalID("snapshot_id", d.Snapshot), checkOptionalID("image_id", ask.GetImageId()),
@@ -82,18 +82,15 @@ func (c *Cloud) mayCreate(ask *compute.CreateDiskRequest, d *disk) *refusal {
 		return why
 	}
 	if ask.GetImageId() != "" {
-		why := notFound.with("Image", ask.GetImageId())
-		return &why
+		return notFound.with("Image", ask.GetImageId())
 	}
 	if d.Snapshot != "" {
 		source, found := c.now.snapshots[d.Snapshot]
 		switch {
 		case !found:
-			why := notFound.with("Snapshot", d.Snapshot)
-			return &why
+			return notFound.with("Snapshot", d.Snapshot)
 		case source.Status != statusReady:
-			why := wrongState.with("Snapshot", source.ID, source.Status)
-			return &why
+			return wrongState.with("Snapshot", source.ID, source.Status)
 		case d.Size < source.DiskSize:
 			return bad("size", "Disk size must be at least %d, the size of the snapshot", source.DiskSize)
 		}
@@ -101,8 +98,7 @@ func (c *Cloud) mayCreate(ask *compute.CreateDiskRequest, d *disk) *refusal {
 	}
 	sameName := c.now.diskList(func(other disk) bool { return other.Name == d.Name })
 	if d.Name != "" && len(sameName) > 0 && !c.rules.NamesRepeat {
-		why := nameTaken.with("Disk", d.Name)
-		return &why
+		return nameTaken.with("Disk", d.Name)
 	}
 	return c.quota(1, d.Size)
 }
@@ -113,17 +109,13 @@ func (c *Cloud) quota(disks int, bytes int64) *refusal {
 	for _, d := range here {
 		bytes += d.Size
 	}
-	exceeded := ""
 	switch {
 	case disks > 0 && c.rules.DiskLimit > 0 && len(here)+disks > c.rules.DiskLimit:
-		exceeded = "compute.disks.count"
+		return tooManyNumbers.with("compute.disks.count")
 	case c.rules.CapacityLimit > 0 && bytes > c.rules.CapacityLimit:
-		exceeded = "compute.disks.size"
-	default:
-		return nil
+		return tooManyNumbers.with("compute.disks.size")
 	}
-	why := tooManyNumbers.with(exceeded)
-	return &why
+	return nil
 }
 
 // addDisk makes a disk that may be made, with its data.
@@ -150,8 +142,7 @@ func (s diskService) Delete(ctx context.Context, ask *compute.DeleteDiskRequest)
 			return nil, why
 		}
 		if d.Instance != "" {
-			attached := attachedToInstance.with(d.ID)
-			return nil, &attached
+			return nil, attachedToInstance.with(d.ID)
 		}
 		return &job{
 			kind: kindDelete, description: "Delete disk", disk: d.ID, name: d.Name, lasts: c.lasts.Delete, claims: []string{d.ID},
@@ -203,13 +194,7 @@ func (s diskService) Update(ctx context.Context, ask *compute.UpdateDiskRequest)
 			j.kind, j.lasts, j.instance = kindResize, c.lasts.Resize, d.Instance
 			j.early = func() { c.changeDisk(d.ID, change) }
 		}
-		early := c.rules.ChangeOnAccept
-		j.accept = func() error {
-			if early {
-				c.changeDisk(d.ID, change)
-			}
-			return nil
-		}
+		j.accept = c.onAccept(func() { c.changeDisk(d.ID, change) })
 		j.fail = func() {
 			c.changeDisk(d.ID, func(now *disk) {
 				content := now.Content
@@ -230,7 +215,7 @@ func (s diskService) Update(ctx context.Context, ask *compute.UpdateDiskRequest)
 
 // mayUpdate says why a disk cannot become what is asked for.
 func (c *Cloud) mayUpdate(d disk, ask *compute.UpdateDiskRequest) *refusal {
-	if why := first(
+	if why := cmp.Or(
 		checkMask(ask.GetUpdateMask(), "name", "description", "labels", "size", "disk_placement_policy"),
 		checkNaming(ask.GetName(), ask.GetDescription(), ask.GetLabels()),
 	); why != nil {
@@ -239,8 +224,7 @@ func (c *Cloud) mayUpdate(d disk, ask *compute.UpdateDiskRequest) *refusal {
 	asked := func(field string) bool { return slices.Contains(ask.GetUpdateMask().GetPaths(), field) }
 	if asked("name") && ask.GetName() != "" && !c.rules.NamesRepeat {
 		if same := c.now.diskList(func(other disk) bool { return other.ID != d.ID && other.Name == ask.GetName() }); len(same) > 0 {
-			why := nameTaken.with("Disk", ask.GetName())
-			return &why
+			return nameTaken.with("Disk", ask.GetName())
 		}
 	}
 	if !asked("size") {
@@ -254,8 +238,7 @@ func (c *Cloud) mayUpdate(d disk, ask *compute.UpdateDiskRequest) *refusal {
 	case ask.GetSize() < d.Size:
 		return bad("size", "Disk size can only be increased")
 	case d.Instance != "" && machine.Status != statusStopped && c.rules.ResizeRefused:
-		why := resizeAttached.with(d.ID)
-		return &why
+		return resizeAttached.with(d.ID)
 	}
 	return c.quota(0, ask.GetSize()-d.Size)
 }

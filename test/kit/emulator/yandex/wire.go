@@ -1,6 +1,7 @@
 package yandex
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"regexp"
@@ -147,7 +148,7 @@ func (c *Cloud) listOperations(ctx context.Context, kind, id string, ask paged) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if why := checkID(strings.ToLower(kind)+"_id", id); why != nil {
-		return nil, "", c.refuse(*why)
+		return nil, "", c.refuse(why)
 	}
 	view := c.view(effectOf(ctx))
 	_, isDisk := view.disks[id]
@@ -161,7 +162,7 @@ func (c *Cloud) listOperations(ctx context.Context, kind, id string, ask paged) 
 	})
 	page, next, why := pageOf(c, all, func(o operation) string { return o.id }, ask)
 	if why != nil {
-		return nil, "", c.refuse(*why)
+		return nil, "", c.refuse(why)
 	}
 	for _, o := range page {
 		shown = append(shown, showOperation(o))
@@ -207,7 +208,7 @@ func (s shelf[R, T]) get(ctx context.Context, c *Cloud, id string) (shown T, err
 	view := c.view(effectOf(ctx))
 	found, why := s.find(view, id)
 	if why != nil {
-		return shown, c.refuse(*why)
+		return shown, c.refuse(why)
 	}
 	return s.show(c, view, found), nil
 }
@@ -220,12 +221,12 @@ func (s shelf[R, T]) list(ctx context.Context, c *Cloud, ask interface {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if why := c.checkFolder(ask.GetFolderId()); why != nil {
-		return nil, "", c.refuse(*why)
+		return nil, "", c.refuse(why)
 	}
 	view := c.view(effectOf(ctx))
 	page, next, why := listOf(c, s.all(c, view), s.fields, ask)
 	if why != nil {
-		return nil, "", c.refuse(*why)
+		return nil, "", c.refuse(why)
 	}
 	for _, found := range page {
 		shown = append(shown, s.show(c, view, found))
@@ -240,8 +241,7 @@ func (s shelf[R, T]) existing(c *Cloud, id string, states ...string) (R, *refusa
 		return found, why
 	}
 	if status := s.fields(found).status; !slices.Contains(states, status) {
-		wrong := wrongState.with(s.kind, id, status)
-		return found, &wrong
+		return found, wrongState.with(s.kind, id, status)
 	}
 	return found, nil
 }
@@ -252,8 +252,7 @@ func (s shelf[R, T]) find(view *state, id string) (found R, why *refusal) {
 	}
 	found, is := s.rows(view)[id]
 	if !is {
-		missing := notFound.with(s.kind, id)
-		return found, &missing
+		return found, notFound.with(s.kind, id)
 	}
 	return found, nil
 }
@@ -278,10 +277,7 @@ func pageOf[T any](c *Cloud, all []T, id func(T) string, ask paged) (page []T, n
 	case len(ask.GetPageToken()) > longestToken:
 		return nil, "", bad("page_token", "Size must be less than or equal to %d", longestToken)
 	}
-	size := int(ask.GetPageSize())
-	if size == 0 {
-		size = usualPage
-	}
+	size := cmp.Or(int(ask.GetPageSize()), usualPage)
 	after, err := base64.RawURLEncoding.DecodeString(ask.GetPageToken())
 	if err != nil {
 		return nil, "", bad("page_token", "Token is invalid")

@@ -22,9 +22,7 @@ func TestListsComeInPages(t *testing.T) {
 	token, pages := "", 0
 	for {
 		list, err := a.disks.List(as(t.Context()), &compute.ListDisksRequest{FolderId: c.Folder, PageSize: 2, PageToken: token})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		pages++
 		for _, d := range list.GetDisks() {
 			found = append(found, d.GetId())

@@ -39,13 +39,7 @@ func New(seed uint64, controllers int, snapshots bool, acts int) Plan {
 	for range acts {
 		b.act()
 	}
-	crashes := 0
-	for _, s := range b.steps {
-		if s.Do == Crash {
-			crashes++
-		}
-	}
-	if crashes == 0 {
+	if !slices.ContainsFunc(b.steps, func(s Step) bool { return s.Do == Crash }) {
 		b.crash()
 	}
 	b.lateness(seed)
@@ -215,21 +209,16 @@ func (b *planner) foreign(within time.Duration) {
 
 // Without returns the plan without the steps and the faults for whose indices these answer true. The faults that are left are all that happen.
 func (p Plan) Without(steps func(i int) bool, faults func(i int) bool) Plan {
-	kept := func(drop func(int) bool, n int) (keep []int) {
-		for i := range n {
-			if !drop(i) {
-				keep = append(keep, i)
-			}
-		}
-		return keep
-	}
 	less := Plan{Seed: p.Seed, Controllers: p.Controllers, Snapshots: p.Snapshots, Faults: []trouble.Fault{}}
-	for _, i := range kept(steps, len(p.Steps)) {
-		less.Steps = append(less.Steps, p.Steps[i])
+	for i, step := range p.Steps {
+		if !steps(i) {
+			less.Steps = append(less.Steps, step)
+		}
 	}
-	for _, i := range kept(faults, len(p.Faults)) {
-		less.Faults = append(less.Faults, p.Faults[i])
+	for i, fault := range p.Faults {
+		if !faults(i) {
+			less.Faults = append(less.Faults, fault)
+		}
 	}
-	less.Steps = slices.Clip(less.Steps)
 	return less
 }

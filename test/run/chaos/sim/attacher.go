@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -157,9 +156,7 @@ func (a *actor) publish(c *claim, va *attachment) error {
 		VolumeId: string(c.pv.id), NodeId: string(node), VolumeCapability: capability(), VolumeContext: c.pv.context,
 	}
 	return a.call(plan.Attacher, "ControllerPublishVolume", fmt.Sprint(c.name, " ", node), attachTimeout,
-		func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
-			return to.ControllerPublishVolume(ctx, req)
-		},
+		calling(csi.ControllerClient.ControllerPublishVolume, req),
 		func(_ proto.Message, mine bool) {
 			s.checkPublished(c, node)
 			va.attached = va.attached || mine
@@ -188,9 +185,7 @@ func (s *sim) reconcile(a *actor) {
 	for token := ""; ; {
 		var page *csi.ListVolumesResponse
 		err := a.call(plan.Attacher, "ListVolumes", "all", attachTimeout,
-			func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
-				return to.ListVolumes(ctx, &csi.ListVolumesRequest{StartingToken: token, MaxEntries: 2})
-			},
+			calling(csi.ControllerClient.ListVolumes, &csi.ListVolumesRequest{StartingToken: token, MaxEntries: 2}),
 			func(m proto.Message, mine bool) {
 				if mine {
 					page = m.(*csi.ListVolumesResponse)

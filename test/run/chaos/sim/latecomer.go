@@ -1,8 +1,9 @@
 package sim
 
 import (
-	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -46,7 +47,7 @@ func (s *sim) lateDetaches(a *actor, began time.Time) {
 	defer s.mu.Unlock()
 	to := (s.lead[plan.Attacher] + 1) % s.plan.Controllers
 	s.in.Mark(trouble.Late)
-	for _, n := range sortedKeys(s.claims) {
+	for _, n := range slices.Sorted(maps.Keys(s.claims)) {
 		if c := s.claims[n]; c.mayDetachLate() {
 			c.late = c.left
 			s.actor(fmt.Sprint("older attacher of ", c.name, " since ", began.UnixNano()), func(a *actor) { a.detachLate(c, to) })
@@ -81,9 +82,7 @@ func (c *claim) mayDetachLate() bool {
 // unpublishing is the call that takes a claim's volume off a machine.
 func (s *sim) unpublishing(c *claim, node int) send {
 	req := &csi.ControllerUnpublishVolumeRequest{VolumeId: string(c.pv.id), NodeId: string(s.world.Nodes()[node])}
-	return func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
-		return to.ControllerUnpublishVolume(ctx, req)
-	}
+	return calling(csi.ControllerClient.ControllerUnpublishVolume, req)
 }
 
 // away takes the provisioner away until what it has left half-made is old. When it comes back and goes on,
@@ -155,9 +154,7 @@ func (a *actor) volumeAgain(c *claim) {
 	}
 	req := s.createRequest(c)
 	_ = a.call(plan.Provisioner, "CreateVolume", c.name, provisionTimeout,
-		func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
-			return to.CreateVolume(ctx, req)
-		},
+		calling(csi.ControllerClient.CreateVolume, req),
 		func(m proto.Message, _ bool) {
 			if id := m.(*csi.CreateVolumeResponse).GetVolume().GetVolumeId(); id != string(c.pv.id) {
 				s.wrong(Unequal, "CreateVolume %s answered %s long after %s", c.name, id, c.pv.id)
@@ -182,9 +179,7 @@ func (a *actor) snapshotAgain(sn *snap) {
 	defer s.set(func() { sn.held-- })
 	req := &csi.CreateSnapshotRequest{Name: sn.name, SourceVolumeId: string(sn.of.pv.id)}
 	_ = a.call(plan.Snapshotter, "CreateSnapshot", sn.name, snapshotTimeout,
-		func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
-			return to.CreateSnapshot(ctx, req)
-		},
+		calling(csi.ControllerClient.CreateSnapshot, req),
 		func(m proto.Message, _ bool) { s.checkSnapshot(sn, m.(*csi.CreateSnapshotResponse).GetSnapshot()) })
 	a.pause(settled, settled+time.Second)
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -104,9 +103,7 @@ func (a *actor) create(c *claim) error {
 	s := a.s
 	req := s.createRequest(c)
 	return a.call(plan.Provisioner, "CreateVolume", c.name, provisionTimeout,
-		func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
-			return to.CreateVolume(ctx, req)
-		},
+		calling(csi.ControllerClient.CreateVolume, req),
 		func(m proto.Message, mine bool) {
 			got := m.(*csi.CreateVolumeResponse)
 			if c.reply == nil {
@@ -165,9 +162,7 @@ func (a *actor) delete(c *claim) {
 	req := &csi.DeleteVolumeRequest{VolumeId: string(c.pv.id)}
 	for failures := 0; s.present() && a.think(); failures++ {
 		err := a.call(plan.Provisioner, "DeleteVolume", c.name, provisionTimeout,
-			func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
-				return to.DeleteVolume(ctx, req)
-			},
+			calling(csi.ControllerClient.DeleteVolume, req),
 			func(proto.Message, bool) { s.checkGone(c.pv.id) })
 		if err == nil {
 			return

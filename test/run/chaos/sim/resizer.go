@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -27,9 +26,7 @@ func (a *actor) resize(c *claim) {
 			VolumeId: string(c.pv.id), CapacityRange: &csi.CapacityRange{RequiredBytes: int64(goal)}, VolumeCapability: capability(),
 		}
 		err := a.call(plan.Resizer, "ControllerExpandVolume", c.name, resizeTimeout,
-			func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
-				return to.ControllerExpandVolume(ctx, req)
-			},
+			calling(csi.ControllerClient.ControllerExpandVolume, req),
 			func(m proto.Message, mine bool) {
 				size := cloud.Bytes(m.(*csi.ControllerExpandVolumeResponse).GetCapacityBytes())
 				s.checkGrown(c, goal, size)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -24,6 +25,11 @@ type rpc struct {
 
 // send makes one call.
 type send func(ctx context.Context, to csi.ControllerClient) (proto.Message, error)
+
+// calling sends a request to a method.
+func calling[Q any, A proto.Message](method func(csi.ControllerClient, context.Context, Q, ...grpc.CallOption) (A, error), req Q) send {
+	return func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) { return method(to, ctx, req) }
+}
 
 // learn takes an answer that says yes. It is called with mu held. Mine: the caller itself got it, not
 // an older leader of the same sidecar.

@@ -5,7 +5,9 @@ package sim
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -273,12 +275,12 @@ func (s *sim) rested() bool {
 
 // stuck says who has. The caller holds mu.
 func (s *sim) stuck() {
-	for _, n := range sortedKeys(s.claims) {
+	for _, n := range slices.Sorted(maps.Keys(s.claims)) {
 		if c := s.claims[n]; !c.gone {
 			s.wrong(Stuck, "%s cannot be deleted (pending %t, attachments %d)", c.name, c.pending, len(c.vas))
 		}
 	}
-	for _, n := range sortedKeys(s.snapshots) {
+	for _, n := range slices.Sorted(maps.Keys(s.snapshots)) {
 		if sn := s.snapshots[n]; !sn.gone {
 			s.wrong(Stuck, "%s cannot be deleted (pending %t)", sn.name, sn.pending)
 		}

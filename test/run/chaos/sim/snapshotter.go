@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -71,9 +70,7 @@ func (a *actor) takeSnapshot(sn *snap) error {
 	})
 	req := &csi.CreateSnapshotRequest{Name: sn.name, SourceVolumeId: string(sn.of.pv.id)}
 	return a.call(plan.Snapshotter, "CreateSnapshot", sn.name, snapshotTimeout,
-		func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
-			return to.CreateSnapshot(ctx, req)
-		},
+		calling(csi.ControllerClient.CreateSnapshot, req),
 		func(m proto.Message, mine bool) {
 			got := m.(*csi.CreateSnapshotResponse).GetSnapshot()
 			s.checkSnapshot(sn, got)
@@ -90,9 +87,7 @@ func (a *actor) dropSnapshot(sn *snap) {
 	req := &csi.DeleteSnapshotRequest{SnapshotId: string(sn.id)}
 	for failures := 0; a.think() && s.life.Err() == nil; failures++ {
 		err := a.call(plan.Snapshotter, "DeleteSnapshot", sn.name, snapshotTimeout,
-			func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
-				return to.DeleteSnapshot(ctx, req)
-			},
+			calling(csi.ControllerClient.DeleteSnapshot, req),
 			func(proto.Message, bool) {
 				if _, there := s.world.Truth().Snapshots[sn.id]; there {
 					s.wrong(Leaked, "DeleteSnapshot %s succeeded and it is still there", sn.name)

@@ -1,8 +1,9 @@
 package sim
 
 import (
-	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -24,18 +25,14 @@ func (s *sim) look(a *actor, number int) {
 	ask := func(method string, do send, got learn) {
 		_ = a.call(plan.Visitor, method, c.name, lookTimeout, do, got)
 	}
-	ask("ControllerGetVolume", func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
-		return to.ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: id})
-	}, func(m proto.Message, _ bool) {
+	ask("ControllerGetVolume", calling(csi.ControllerClient.ControllerGetVolume, &csi.ControllerGetVolumeRequest{VolumeId: id}), func(m proto.Message, _ bool) {
 		if got := m.(*csi.ControllerGetVolumeResponse).GetVolume().GetVolumeId(); got != id {
 			s.wrong(Unequal, "ControllerGetVolume %s answered %s", id, got)
 		}
 	})
-	ask("ValidateVolumeCapabilities", func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
-		return to.ValidateVolumeCapabilities(ctx, &csi.ValidateVolumeCapabilitiesRequest{
-			VolumeId: id, VolumeContext: c.pv.context, VolumeCapabilities: []*csi.VolumeCapability{capability()},
-		})
-	}, func(m proto.Message, _ bool) {
+	ask("ValidateVolumeCapabilities", calling(csi.ControllerClient.ValidateVolumeCapabilities, &csi.ValidateVolumeCapabilitiesRequest{
+		VolumeId: id, VolumeContext: c.pv.context, VolumeCapabilities: []*csi.VolumeCapability{capability()},
+	}), func(m proto.Message, _ bool) {
 		if got := m.(*csi.ValidateVolumeCapabilitiesResponse); got.GetConfirmed() == nil {
 			s.wrong(Unequal, "ValidateVolumeCapabilities %s does not confirm what it was created with: %s", id, got.GetMessage())
 		}
@@ -48,23 +45,17 @@ func (s *sim) look(a *actor, number int) {
 // lookAtSnapshots lists those of a claim's volume and all, and gets each of them.
 func (a *actor) lookAtSnapshots(c *claim, ask func(method string, do send, got learn)) {
 	s, id := a.s, string(c.pv.id)
-	ask("ListSnapshots", func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
-		return to.ListSnapshots(ctx, &csi.ListSnapshotsRequest{SourceVolumeId: id})
-	}, func(m proto.Message, _ bool) {
+	ask("ListSnapshots", calling(csi.ControllerClient.ListSnapshots, &csi.ListSnapshotsRequest{SourceVolumeId: id}), func(m proto.Message, _ bool) {
 		for _, e := range m.(*csi.ListSnapshotsResponse).GetEntries() {
 			if e.GetSnapshot().GetSourceVolumeId() != id {
 				s.wrong(Unequal, "ListSnapshots of %s shows one of %s", id, e.GetSnapshot().GetSourceVolumeId())
 			}
 		}
 	})
-	ask("ListSnapshots all", func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
-		return to.ListSnapshots(ctx, &csi.ListSnapshotsRequest{MaxEntries: 2})
-	}, func(proto.Message, bool) {})
-	for _, n := range get(s, func() []int { return sortedKeys(s.snapshots) }) {
+	ask("ListSnapshots all", calling(csi.ControllerClient.ListSnapshots, &csi.ListSnapshotsRequest{MaxEntries: 2}), func(proto.Message, bool) {})
+	for _, n := range get(s, func() []int { return slices.Sorted(maps.Keys(s.snapshots)) }) {
 		if sn := get(s, func() *snap { return s.snapshots[n] }); sn.of == c && get(s, func() bool { return sn.id != "" }) {
-			ask(fmt.Sprint("GetSnapshot ", n), func(ctx context.Context, to csi.ControllerClient) (proto.Message, error) {
-				return to.GetSnapshot(ctx, &csi.GetSnapshotRequest{SnapshotId: string(sn.id)})
-			}, func(m proto.Message, _ bool) { s.checkSnapshot(sn, m.(*csi.GetSnapshotResponse).GetSnapshot()) })
+			ask(fmt.Sprint("GetSnapshot ", n), calling(csi.ControllerClient.GetSnapshot, &csi.GetSnapshotRequest{SnapshotId: string(sn.id)}), func(m proto.Message, _ bool) { s.checkSnapshot(sn, m.(*csi.GetSnapshotResponse).GetSnapshot()) })
 		}
 	}
 }

@@ -3,11 +3,13 @@
 package cluster
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -36,21 +38,30 @@ func (a account) at(driver) (store, error) {
 }
 
 // read gets what the account has under a name.
-func read[T any](ctx context.Context, a account, what string) (T, error) {
-	var found T
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+what, http.NoBody)
+func read[T any](ctx context.Context, a account, what string) (found T, err error) {
+	text, err := a.send(ctx, http.MethodGet, what, nil)
+	if err == nil {
+		err = json.Unmarshal(text, &found)
+	}
+	return found, err
+}
+
+// send asks the account for something and returns its answer.
+func (a account) send(ctx context.Context, method, what string, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, a.url+what, bytes.NewReader(body))
 	if err != nil {
-		return found, err
+		return nil, err
 	}
 	// No proxy of this machine knows the address.
 	answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 	if err != nil {
-		return found, err
+		return nil, err
 	}
+	text, err := io.ReadAll(answer.Body)
 	if answer.StatusCode != http.StatusOK {
-		return found, errors.Join(fmt.Errorf("GET %s: %s", req.URL, answer.Status), answer.Body.Close())
+		err = fmt.Errorf("%s %s: %s", method, req.URL, answer.Status)
 	}
-	return found, errors.Join(json.NewDecoder(answer.Body).Decode(&found), answer.Body.Close())
+	return text, errors.Join(err, answer.Body.Close())
 }
 
 // disk is a volume or a snapshot of the account, in the words of whichever cloud it is in.

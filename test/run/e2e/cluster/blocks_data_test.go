@@ -10,10 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-
-	"github.com/cloudblock-csi/cloudblock-csi/test/run/e2e/cluster/kube"
 )
 
 // part is a part of a volume.
@@ -69,7 +66,7 @@ func (b *backups) restored(ctx context.Context) error {
 		return err
 	}
 	for _, c := range []struct{ claim, snapshot string }{{"block-1", "block-1"}, {"block-restored", "block-2"}} {
-		if err := b.Create(ctx, devicePod(c.claim)); err != nil {
+		if err := b.Create(ctx, devicePod(c.claim, c.claim, volumePath)); err != nil {
 			return err
 		}
 		if _, err := b.UntilReady(ctx, c.claim, patience); err != nil {
@@ -87,15 +84,6 @@ func (b *backups) restored(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// devicePod is a pod with the device of a claim of its name.
-func devicePod(name string) map[string]any {
-	pod := newPod(name, name, "")
-	container := pod["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
-	delete(container, "volumeMounts")
-	container["volumeDevices"] = []any{map[string]any{"name": "data", "devicePath": volumePath}}
-	return pod
 }
 
 // fill writes random data to parts of the volume, and remembers the checksum of all of it.
@@ -202,11 +190,7 @@ func uncovered(written, reported []part) []int64 {
 // scatter writes 4 KiB to every second 4 KiB of the volume, so that there is much to report. It writes to the loop device itself, which all
 // nodes of this machine share.
 func (b *backups) scatter(ctx context.Context) error {
-	claim, err := kube.Get[kube.Claim](ctx, b.Client, "pvc", "block")
-	if err != nil {
-		return err
-	}
-	volume, err := kube.Get[kube.Volume](ctx, b.Client, "pv", claim.Spec.VolumeName)
+	claim, volume, err := b.bound(ctx, "block")
 	if err != nil {
 		return err
 	}
@@ -241,13 +225,4 @@ func writeScattered(device string, size int64) (err error) {
 		}
 	}
 	return file.Sync()
-}
-
-// another returns a node that is not the volume's.
-func (b *backups) another() string {
-	at := slices.IndexFunc(b.env.nodes, func(n string) bool { return n != b.at })
-	if at < 0 {
-		return ""
-	}
-	return b.env.nodes[at]
 }

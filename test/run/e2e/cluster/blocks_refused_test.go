@@ -35,11 +35,8 @@ func (b *backups) stranger(ctx context.Context) error {
 
 // onAnotherNode asks the sidecar of a node that has not got the snapshots.
 func (b *backups) onAnotherNode(ctx context.Context) error {
-	node := b.another()
-	if node == "" {
-		b.t.Skip("the cluster has one node: there is no other one to ask")
-	}
-	if err := b.startClient(ctx, "elsewhere", node); err != nil {
+	b.wantTwoNodes()
+	if err := b.startClient(ctx, "elsewhere", b.env.otherThan(b.at)); err != nil {
 		return err
 	}
 	for _, flags := range [][]string{{"-s=block-1"}, {"-s=block-2", "-p=block-1"}} {
@@ -101,21 +98,6 @@ func (b *backups) killed(ctx context.Context) error {
 		return err
 	}
 	return b.UntilGone(ctx, "volumesnapshot", thousands, patience)
-}
-
-// snapshotOf takes a snapshot of a claim.
-func (b *backups) snapshotOf(ctx context.Context, name, claim string) error {
-	err := b.Create(ctx, map[string]any{
-		"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot", "metadata": map[string]any{"name": name},
-		"spec": map[string]any{"volumeSnapshotClassName": "cloudblock-local", "source": map[string]any{"persistentVolumeClaimName": claim}},
-	})
-	if err != nil {
-		return err
-	}
-	return b.Until(ctx, "snapshot "+name+" is ready", patience, func(ctx context.Context) (bool, string, error) {
-		snapshot, err := kube.Get[kube.Snapshot](ctx, b.Client, "volumesnapshot", name)
-		return snapshot.Status.ReadyToUse, "not ready", err
-	})
 }
 
 // killSidecar kills the sidecar of the volume's node, and waits until the next one answers.

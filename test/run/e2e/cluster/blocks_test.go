@@ -71,17 +71,7 @@ func TestChangedBlocks(t *testing.T) {
 		{"clients and the sidecar are killed", (*backups).killed},
 		{"removed by the document, and nothing is left", (*backups).removed},
 	} {
-		ok := t.Run(step.name, func(t *testing.T) {
-			outer := b.t
-			b.t, b.Log = t, t.Logf
-			defer func() { b.t, b.Log = outer, outer.Logf }()
-			if err := step.run(&b, t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		})
-		if !ok {
-			t.FailNow()
-		}
+		b.stage(t, step.name, func(ctx context.Context) error { return step.run(&b, ctx) })
 	}
 }
 

@@ -13,8 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/e2e/cluster/kube"
 )
+
+var must = expect.NoError
 
 const (
 	mib = int64(1) << 20
@@ -40,9 +43,7 @@ type env struct {
 func connect(t *testing.T) *env {
 	t.Helper()
 	client, err := kube.FromEnvironment(os.Getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	client.Log = t.Logf
 	e := &env{Client: client}
 	if e.place, err = here(); err != nil {
@@ -96,17 +97,7 @@ func (e *env) namespace(t *testing.T, name string) kube.Client {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 		defer cancel()
 		if t.Failed() {
-			var text strings.Builder
-			client.Dump(ctx, &text)
-			for _, w := range e.driver.workloads {
-				e.driver.DumpLogs(ctx, &text, w.Selector(), 300)
-			}
-			e.DumpKubelets(&text, 300)
-			path := filepath.Join(reports(t), ns+".txt")
-			if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
-				t.Error(err)
-			}
-			t.Logf("events, pods, and the logs of the driver and the kubelets: %s", path)
+			e.dump(ctx, t, client, ns)
 		}
 		if err := e.sweep(ctx, client); err != nil {
 			t.Errorf("clean up %s: %v", ns, err)
@@ -118,20 +109,32 @@ func (e *env) namespace(t *testing.T, name string) kube.Client {
 	return client
 }
 
+// dump writes a namespace's events and pods, and the logs of the driver and the kubelets, into a file of the reports.
+func (e *env) dump(ctx context.Context, t *testing.T, namespace kube.Client, name string) {
+	t.Helper()
+	var text strings.Builder
+	namespace.Dump(ctx, &text)
+	for _, w := range e.driver.workloads {
+		e.driver.DumpLogs(ctx, &text, w.Selector(), 300)
+	}
+	e.DumpKubelets(&text, 300)
+	path := filepath.Join(reports(t), name+".txt")
+	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
+		t.Error(err)
+	}
+	t.Logf("events, pods, and the logs of the driver and the kubelets: %s", path)
+}
+
 // reports is the folder for what does not fit into a test's output.
 func reports(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("CLOUDBLOCK_REPORTS")
 	if dir == "" {
 		cache, err := kube.Cache()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		dir = filepath.Join(cache, "cluster", "reports")
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(dir, 0o755))
 	return dir
 }
 

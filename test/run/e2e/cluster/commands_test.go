@@ -33,9 +33,7 @@ func TestCommands(t *testing.T) {
 	r := reader{cloud: s.env.cloud, kubectl: s.Kubectl, documents: map[string]string{}, values: map[string]string{
 		"NAMESPACE": "kube-system", "TOKEN-FILE": "token", "PASSWORD": "word", "TAG": "word", "RELEASE": "vendor",
 	}}
-	if err := s.furnish(ctx, r.values); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.furnish(ctx, r.values))
 	assumed := s.assume(t)
 	t.Logf("%d objects that the documents assume were made for the test", assumed)
 	r.furnished, r.empty = s.Client, s.env.namespace(t, "bare")
@@ -44,9 +42,7 @@ func TestCommands(t *testing.T) {
 	}
 	r.words = strings.NewReplacer(s.env.words...)
 	all, err := commands.All(repository)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range all {
 		if reason := c.LeftOut(s.env.cloud); reason != "" {
 			t.Logf("left out: %s: %s", c, reason)
@@ -71,9 +67,8 @@ func (s *story) furnish(ctx context.Context, values map[string]string) error {
 	}
 	for _, name := range []string{"restored", "cloned"} {
 		pod := newPod(name, name, "")
-		spec := pod["spec"].(map[string]any)
-		spec["volumes"] = []any{map[string]any{"name": "data", "emptyDir": map[string]any{}}}
-		spec["containers"].([]any)[0].(map[string]any)["command"] = []string{"sh", "-c", "echo hello >/data/greeting; sleep 1000000"}
+		pod["spec"].(map[string]any)["volumes"] = []any{map[string]any{"name": "data", "emptyDir": map[string]any{}}}
+		mainOf(pod)["command"] = []string{"sh", "-c", "echo hello >/data/greeting; sleep 1000000"}
 		if err := s.Create(ctx, pod); err != nil {
 			return err
 		}
@@ -108,9 +103,7 @@ func (s *story) assume(t *testing.T) int {
 	objects := assumed(s.env.cloud)
 	file := filepath.Join(t.TempDir(), "assumed.json")
 	text, err := json.Marshal(list(objects...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write(t, file, string(text))
 	t.Cleanup(func() {
 		if _, err := s.env.Run(context.Background(), "delete", "-f", file, "--ignore-not-found", "--timeout="+patience.String()); err != nil {
@@ -211,25 +204,19 @@ func (r reader) folder(t *testing.T, document, cloud string) string {
 	}
 	dir := t.TempDir()
 	r.documents[document+cloud] = dir
-	if err := os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(filepath.Join(repository, "deploy"))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS(filepath.Join(repository, "deploy"))))
 	r.renameExamples(t, filepath.Join(dir, "deploy/examples"))
 	write(t, filepath.Join(dir, "token"), "token")
 	writeCertificate(t, dir)
 	names, err := filepath.Abs(filepath.Join(repository, "build/names.sh"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if out, err := exec.CommandContext(t.Context(), names, "component", filepath.Join(dir, "bin/images")).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	kustomization := ""
 	for _, source := range []string{document, "docs/customize.md"} {
 		text, err := os.ReadFile(filepath.Join(repository, source))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if kustomization = commands.Kustomization(words.For(string(text), cloud)); kustomization != "" {
 			break
 		}
@@ -252,9 +239,7 @@ func (r reader) renameExamples(t *testing.T, folder string) {
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		write(t, file, strings.ReplaceAll(string(text), exampleNamespace, r.empty.Namespace))
 	}
 }
@@ -280,9 +265,7 @@ func configured(t *testing.T, c kube.Client) string {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	namespace := c.Namespace
 	text, err := c.In("").Run(t.Context(), "config", "view", "--raw", "--flatten")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write(t, file, text)
 	c.Kubeconfig = file
 	if _, err := c.In("").Run(t.Context(), "config", "set-context", "--current", "--namespace="+namespace); err != nil {
@@ -295,13 +278,9 @@ func configured(t *testing.T, c kube.Client) string {
 func writeCertificate(t *testing.T, dir string) {
 	t.Helper()
 	pair, certificate, err := rest.Certificate("cloudblock-snapshot-metadata.cloudblock-local.svc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write(t, filepath.Join(dir, "tls.crt"), string(certificate))
 	write(t, filepath.Join(dir, "tls.key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
 }
@@ -312,9 +291,7 @@ func write(t *testing.T, path, text string) {
 	if err == nil {
 		err = os.WriteFile(path, []byte(text), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // assumed are the objects that the documents assume in a cluster of a cloud.

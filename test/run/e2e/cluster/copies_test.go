@@ -51,13 +51,11 @@ func (s *story) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	small, _, _ := source.Claimed()
-	large, _, _ := p.Claimed()
-	from, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", small)
+	from, err := s.claimOf(ctx, source)
 	if err != nil {
 		return err
 	}
-	to, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", large)
+	to, err := s.claimOf(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -71,7 +69,7 @@ func (s *story) restore(ctx context.Context) error {
 	} else if err := s.wantFull(ctx, p); err != nil {
 		return err
 	}
-	if err := s.wantNoDetour(ctx, large); err != nil {
+	if err := s.wantNoDetour(ctx, to.Metadata.Name); err != nil {
 		return err
 	}
 	return s.wantData(ctx, source, s.sums[source.Metadata.Name])
@@ -108,16 +106,12 @@ func (s *story) clone(ctx context.Context) error {
 	if source, err = s.ready(ctx, "xfs.yaml"); err != nil {
 		return err
 	}
-	claim, _, _ := source.Claimed()
-	have, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", claim)
+	claim, err := s.claimOf(ctx, source)
 	if err != nil {
 		return err
 	}
-	err = s.place(ctx, claimOptions{name: "xfs-clone", class: s.env.classes["xfs"], size: have.Bytes(), from: claim}, "")
+	p, err = s.placed(ctx, claimOptions{name: "xfs-clone", class: s.env.classes["xfs"], size: claim.Bytes(), from: claim.Metadata.Name}, "")
 	if err != nil {
-		return err
-	}
-	if p, err = s.UntilReady(ctx, "xfs-clone", patience); err != nil {
 		return err
 	}
 	return s.beside(ctx, source, p)

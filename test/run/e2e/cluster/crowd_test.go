@@ -31,36 +31,22 @@ func TestCrowd(t *testing.T) {
 	for n := range crowd {
 		all = append(all, member(n, s.env.classes["ext4"])...)
 	}
-	if err := s.Create(ctx, list(all...)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Create(ctx, list(all...)))
 	t.Logf("%d claims and pods created after %.0f s", crowd, time.Since(start).Seconds())
-	if err := s.untilRunning(ctx, crowd/2); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.untilRunning(ctx, crowd/2))
 	t.Logf("half of the pods run after %.0f s; the driver's pods are killed now", time.Since(start).Seconds())
 	enemy := saboteur{driver: s.env.driver, force: true}
-	if err := enemy.strike(ctx, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.untilRunning(ctx, crowd); err != nil {
-		t.Fatal(err)
-	}
+	must(t, enemy.strike(ctx, 0))
+	must(t, s.untilRunning(ctx, crowd))
 	t.Logf("all %d pods run after %.0f s", crowd, time.Since(start).Seconds())
-	if err := s.wantOwnNames(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.wantOwnNames(ctx))
 	start = time.Now()
-	if err := errors.Join(s.Delete(ctx, "pods", "--all"), s.Delete(ctx, "pvc", "--all")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(s.Delete(ctx, "pods", "--all"), s.Delete(ctx, "pvc", "--all")))
 	err := s.Until(ctx, "all volumes are gone", crowdPatience, func(ctx context.Context) (bool, string, error) {
 		left, err := s.env.objectsOf(ctx, s.Namespace)
 		return len(left) == 0, fmt.Sprintf("%d objects left", len(left)), err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Logf("all of them deleted after %.0f s", time.Since(start).Seconds())
 	if err := s.env.nothingLeft(ctx); err != nil {
 		t.Error(err)

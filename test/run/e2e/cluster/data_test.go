@@ -96,8 +96,7 @@ func (s *story) wantFilesystem(ctx context.Context, p kube.Pod, size int64) erro
 
 // wantFull checks that the filesystem of a pod fills its claim's volume.
 func (s *story) wantFull(ctx context.Context, p kube.Pod) error {
-	name, _, _ := p.Claimed()
-	claim, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", name)
+	claim, err := s.claimOf(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -150,12 +149,70 @@ func newPod(name, claim, node string) map[string]any {
 	return map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": name}, "spec": spec}
 }
 
+// mainOf is the container of a pod of the tests' own.
+func mainOf(pod map[string]any) map[string]any {
+	return pod["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
+}
+
+// devicePod is such a pod with the device of a claim.
+func devicePod(name, claim, path string) map[string]any {
+	pod := newPod(name, claim, "")
+	main := mainOf(pod)
+	delete(main, "volumeMounts")
+	main["volumeDevices"] = []any{map[string]any{"name": "data", "devicePath": path}}
+	return pod
+}
+
 // place creates a claim and a pod of the same name on it.
 func (s *story) place(ctx context.Context, o claimOptions, node string) error {
 	if err := s.Create(ctx, newClaim(o)); err != nil {
 		return err
 	}
 	return s.Create(ctx, newPod(o.name, o.name, node))
+}
+
+// placed does the same and waits until the pod is ready.
+func (s *story) placed(ctx context.Context, o claimOptions, node string) (kube.Pod, error) {
+	if err := s.place(ctx, o, node); err != nil {
+		return kube.Pod{}, err
+	}
+	return s.UntilReady(ctx, o.name, patience)
+}
+
+// filled does the same and writes data to the volume.
+func (s *story) filled(ctx context.Context, o claimOptions, node string) (kube.Pod, error) {
+	p, err := s.placed(ctx, o, node)
+	if err == nil {
+		err = s.write(ctx, p)
+	}
+	return p, err
+}
+
+// renewed ends a pod on the claim of its name and starts another in its place; a node may be named.
+func (s *story) renewed(ctx context.Context, name, node string) (kube.Pod, error) {
+	if err := s.end(ctx, name); err != nil {
+		return kube.Pod{}, err
+	}
+	if err := s.Create(ctx, newPod(name, name, node)); err != nil {
+		return kube.Pod{}, err
+	}
+	return s.UntilReady(ctx, name, patience)
+}
+
+// claimOf returns the claim of a pod.
+func (s *story) claimOf(ctx context.Context, p kube.Pod) (kube.Claim, error) {
+	name, _, _ := p.Claimed()
+	return kube.Get[kube.Claim](ctx, s.Client, "pvc", name)
+}
+
+// bound returns a claim and its volume.
+func (s *story) bound(ctx context.Context, claim string) (kube.Claim, kube.Volume, error) {
+	c, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", claim)
+	if err != nil {
+		return c, kube.Volume{}, err
+	}
+	pv, err := kube.Get[kube.Volume](ctx, s.Client, "pv", c.Spec.VolumeName)
+	return c, pv, err
 }
 
 // remove ends pods and their claims of the same names, and waits until the volumes are gone.

@@ -49,13 +49,19 @@ func ours(c kube.Container) bool { return strings.Contains(c.Image, "cloudblock-
 func (d driver) pods(ctx context.Context) ([]kube.Pod, error) {
 	var all []kube.Pod
 	for _, w := range d.workloads {
-		some, err := kube.List[kube.Pod](ctx, d.Client, "pods", "--selector", w.Selector())
+		some, err := d.podsOf(ctx, w)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, some...)
 	}
-	return slices.DeleteFunc(all, func(p kube.Pod) bool { return p.Metadata.DeletionTimestamp != nil }), nil
+	return all, nil
+}
+
+// podsOf are those of one workload.
+func (d driver) podsOf(ctx context.Context, w kube.Workload) ([]kube.Pod, error) {
+	pods, err := kube.List[kube.Pod](ctx, d.Client, "pods", "--selector", w.Selector())
+	return slices.DeleteFunc(pods, func(p kube.Pod) bool { return p.Metadata.DeletionTimestamp != nil }), err
 }
 
 // allReady returns the driver's pods, or an error if one is missing or not ready.
@@ -77,6 +83,14 @@ func (d driver) allReady(ctx context.Context) ([]kube.Pod, error) {
 		}
 	}
 	return pods, nil
+}
+
+// untilDriverReady waits until the driver's pods are ready.
+func (s *story) untilDriverReady(ctx context.Context) error {
+	return s.Until(ctx, "the driver's pods are ready", patience, func(ctx context.Context) (bool, string, error) {
+		_, err := s.env.driver.allReady(ctx)
+		return err == nil, "", err
+	})
 }
 
 // leftOvers names what is where the volumes are and belongs to no object of the cluster.

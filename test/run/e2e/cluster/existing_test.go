@@ -19,21 +19,11 @@ import (
 func (s *story) existing(ctx context.Context) error {
 	const name = "existing"
 	size := s.env.round(512 * mib)
-	if err := s.place(ctx, claimOptions{name: name, class: s.env.classes["xfs"], size: size}, ""); err != nil {
-		return err
-	}
-	p, err := s.UntilReady(ctx, name, patience)
+	p, err := s.filled(ctx, claimOptions{name: name, class: s.env.classes["xfs"], size: size}, "")
 	if err != nil {
 		return err
 	}
-	if err := s.write(ctx, p); err != nil {
-		return err
-	}
-	claim, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", name)
-	if err != nil {
-		return err
-	}
-	made, err := kube.Get[kube.Volume](ctx, s.Client, "pv", claim.Spec.VolumeName)
+	claim, made, err := s.bound(ctx, name)
 	if err != nil {
 		return err
 	}

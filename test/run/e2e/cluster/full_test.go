@@ -17,18 +17,14 @@ const rejected = "VolumeAttachmentLimitExceeded"
 // podLeavesFullMachine: a machine has no slot left, which the scheduler does not know. The pod that it sends there fails
 // instead of waiting for ever, and the next one of its Deployment runs on the other node.
 func (s *story) podLeavesFullMachine(ctx context.Context) (err error) {
-	if len(s.env.nodes) < 2 {
-		s.t.Skip("the cluster has one node: there is no other one to go to")
-	}
+	s.wantTwoNodes()
 	full, attached, err := s.fullest(ctx)
 	if err != nil {
 		return err
 	}
 	other := s.env.otherThan(full)
 	class := s.env.classes["ext4"]
-	last := podWith("last", "true")
-	last["spec"].(map[string]any)["nodeSelector"] = map[string]string{hostname: full}
-	if err := s.Create(ctx, list(claimWith("last", class), last)); err != nil {
+	if err := s.Create(ctx, list(claimWith("last", class), on(full, podWith("last", "true")))); err != nil {
 		return err
 	}
 	if _, err := s.UntilReady(ctx, "last", patience); err != nil {
@@ -101,30 +97,17 @@ func (s *story) untilPod(ctx context.Context, app, what string, wanted func(kube
 	})
 }
 
-// claimWith returns a claim of a class.
+// claimWith returns a small claim of a class.
 func claimWith(name, class string) map[string]any {
-	return map[string]any{
-		"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": map[string]any{"name": name},
-		"spec": map[string]any{
-			"storageClassName": class, "accessModes": []string{"ReadWriteOnce"},
-			"resources": map[string]any{"requests": map[string]string{"storage": "64Mi"}},
-		},
-	}
+	return newClaim(claimOptions{name: name, class: class, size: 64 * mib})
 }
 
 // podWith returns a pod with the claim of its name, which runs a script and then nothing until it is deleted.
 func podWith(name, script string) map[string]any {
-	return map[string]any{
-		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": name, "labels": map[string]string{"app": name}},
-		"spec": map[string]any{
-			"terminationGracePeriodSeconds": 1,
-			"containers": []any{map[string]any{
-				"name": "app", "image": busybox, "command": []string{"sh", "-c", script + "; trap exit TERM; while :; do sleep 3600 & wait; done"},
-				"volumeMounts": []any{map[string]string{"name": "data", "mountPath": "/data"}},
-			}},
-			"volumes": []any{map[string]any{"name": "data", "persistentVolumeClaim": map[string]string{"claimName": name}}},
-		},
-	}
+	pod := newPod(name, name, "")
+	pod["metadata"].(map[string]any)["labels"] = map[string]string{"app": name}
+	mainOf(pod)["command"] = []string{"sh", "-c", script + "; trap exit TERM; while :; do sleep 3600 & wait; done"}
+	return pod
 }
 
 // deploymentWith returns a Deployment of one such pod.

@@ -27,29 +27,17 @@ func TestHealth(t *testing.T) {
 	s := begin(t, "health")
 	ctx := t.Context()
 	asked, err := s.env.gate(ctx, "CSIVolumeHealth")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !asked {
 		t.Log("left out: the kubelet of this Kubernetes asks for no health of volumes; only the node program's metric is read")
 	}
-	if err := s.place(ctx, claimOptions{name: "sick", class: s.env.classes["xfs"], size: s.env.round(512 * mib)}, ""); err != nil {
-		t.Fatal(err)
-	}
-	p, err := s.UntilReady(ctx, "sick", patience)
-	if err == nil {
-		err = s.write(ctx, p)
-	}
+	p, err := s.filled(ctx, claimOptions{name: "sick", class: s.env.classes["xfs"], size: s.env.round(512 * mib)}, "")
 	if err == nil && asked {
 		err = s.untilAsked(ctx, p)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mount, err := s.mountOf(ctx, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	changes := []change{
 		{"mount -o remount,ro " + mount, "Degraded FilesystemReadOnly", "FilesystemReadOnly", patience},
 		{"mount -o remount,rw " + mount, healthy, "", patience},
@@ -64,24 +52,16 @@ func TestHealth(t *testing.T) {
 	}
 	changes = append(changes, change{"xfs_io -x -c shutdown " + mount, "Inaccessible FilesystemDead", "FilesystemDead", patience})
 	for _, c := range changes {
-		if err := s.changesHealth(ctx, p, c, asked); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.changesHealth(ctx, p, c, asked))
 	}
-	if p, err = s.replaced(ctx, p); err != nil {
+	if p, err = s.renewed(ctx, "sick", p.Spec.NodeName); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.untilAbnormal(ctx, p.Spec.NodeName, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.untilAbnormal(ctx, p.Spec.NodeName, ""))
 	if asked && s.env.nodeBound {
-		if err := s.fullPoolShows(ctx, p.Spec.NodeName); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.fullPoolShows(ctx, p.Spec.NodeName))
 	}
-	if err := s.wantData(ctx, p, s.sums["sick"]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.wantData(ctx, p, s.sums["sick"]))
 }
 
 const (
@@ -118,8 +98,7 @@ func (s *story) changesHealth(ctx context.Context, p kube.Pod, c change, asked b
 
 // mountOf returns where a node has the volume of a pod.
 func (s *story) mountOf(ctx context.Context, p kube.Pod) (string, error) {
-	name, _, _ := p.Claimed()
-	claim, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", name)
+	claim, err := s.claimOf(ctx, p)
 	return "/var/lib/kubelet/pods/" + p.Metadata.UID + "/volumes/kubernetes.io~csi/" + claim.Spec.VolumeName + "/mount", err
 }
 
@@ -207,18 +186,6 @@ func (s *story) nodeMetrics(ctx context.Context, node string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("no pod on %s has the node program", node)
-}
-
-// replaced ends a pod of the tests' own and starts another in its place.
-func (s *story) replaced(ctx context.Context, p kube.Pod) (kube.Pod, error) {
-	name, _, _ := p.Claimed()
-	if err := s.end(ctx, p.Metadata.Name); err != nil {
-		return kube.Pod{}, err
-	}
-	if err := s.Create(ctx, newPod(p.Metadata.Name, name, p.Spec.NodeName)); err != nil {
-		return kube.Pod{}, err
-	}
-	return s.UntilReady(ctx, p.Metadata.Name, patience)
 }
 
 // fullPoolShows fills the pool of a node by a file of another owner: the kubelet writes into the node's CSINode what is wrong with

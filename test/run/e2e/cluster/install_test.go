@@ -44,12 +44,8 @@ func TestInstall(t *testing.T) {
 			t.Errorf("remove the examples: %v", err)
 		}
 	})
-	if err := i.own.remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	i.by(t, "kustomize", install.Kustomize, func(ctx context.Context, _ *testing.T, w install.Way, dir string) error {
-		return i.follow(ctx, w, dir)
-	})
+	must(t, i.own.remove(t.Context()))
+	i.by(t, "kustomize", install.Kustomize, i.follow)
 	i.by(t, "Helm", install.Helm, i.upgraded)
 	if s.env.cloud != "local" {
 		i.by(t, "kustomize, and pods do not reach 169.254.169.254", install.Kustomize, i.blocked)
@@ -59,39 +55,31 @@ func TestInstall(t *testing.T) {
 
 // by installs the driver by one way, and removes it and the volume again.
 func (i installer) by(t *testing.T, name string, find func(root, cloud string) (install.Way, error),
-	follow func(ctx context.Context, t *testing.T, w install.Way, dir string) error,
+	follow func(ctx context.Context, w install.Way, dir string) error,
 ) {
-	ok := t.Run(name, func(t *testing.T) {
-		outer := i.Log
-		i.Log = t.Logf
-		defer func() { i.Log = outer }()
+	i.stage(t, name, func(ctx context.Context) error {
 		w, err := find(repository, i.env.cloud)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		dir := t.TempDir()
-		if err := w.Folder(t.Context(), repository, i.env.cloud, dir); err != nil {
-			t.Fatal(err)
+		dir := i.t.TempDir()
+		if err := w.Folder(ctx, repository, i.env.cloud, dir); err != nil {
+			return err
 		}
-		if err := follow(t.Context(), t, w, dir); err != nil {
-			t.Fatal(err)
+		if err := follow(ctx, w, dir); err != nil {
+			return err
 		}
-		if err := i.removeExamples(t.Context()); err != nil {
-			t.Fatal(err)
+		if err := i.removeExamples(ctx); err != nil {
+			return err
 		}
-		if err := i.env.nothingLeft(t.Context()); err != nil {
-			t.Fatal(err)
+		if err := i.env.nothingLeft(ctx); err != nil {
+			return err
 		}
-		if _, err := i.run(t.Context(), dir, install.Here(i.env.cloud, w.Removal)); err != nil {
-			t.Fatal(err)
+		if _, err := i.run(ctx, dir, install.Here(i.env.cloud, w.Removal)); err != nil {
+			return err
 		}
-		if err := i.env.UntilGone(t.Context(), "namespace", i.env.driver.Namespace, patience); err != nil {
-			t.Fatal(err)
-		}
+		return i.env.UntilGone(ctx, "namespace", i.env.driver.Namespace, patience)
 	})
-	if !ok {
-		t.FailNow()
-	}
 }
 
 // exampleClient reads the namespace of the examples, which the pages apply.
@@ -130,7 +118,7 @@ func (i installer) follow(ctx context.Context, w install.Way, dir string) error 
 }
 
 // takenOver follows a page and then lets Helm take over.
-func (i installer) takenOver(ctx context.Context, _ *testing.T, w install.Way, dir string) error {
+func (i installer) takenOver(ctx context.Context, w install.Way, dir string) error {
 	if err := i.follow(ctx, w, dir); err != nil {
 		return err
 	}
@@ -151,7 +139,7 @@ func (i installer) takenOver(ctx context.Context, _ *testing.T, w install.Way, d
 }
 
 // upgraded follows a page and then upgrades to the same chart, which replaces no pod of the driver. The chart's own test passes.
-func (i installer) upgraded(ctx context.Context, _ *testing.T, w install.Way, dir string) error {
+func (i installer) upgraded(ctx context.Context, w install.Way, dir string) error {
 	if err := i.follow(ctx, w, dir); err != nil {
 		return err
 	}
@@ -224,16 +212,14 @@ func operator(t *testing.T, s *story, programs map[string]string) []string {
 	t.Helper()
 	bin := t.TempDir()
 	for name, program := range programs {
-		if err := os.Symlink(program, filepath.Join(bin, name)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(program, filepath.Join(bin, name)))
 	}
 	return append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+configured(t, s.Client))
 }
 
 // blocked follows a page where pods do not reach the metadata service, with the component and the settings that
 // docs/customize.md has for that.
-func (i installer) blocked(ctx context.Context, t *testing.T, w install.Way, dir string) error {
+func (i installer) blocked(ctx context.Context, w install.Way, dir string) error {
 	settings, err := i.identity(ctx)
 	if err != nil {
 		return err
@@ -242,11 +228,7 @@ func (i installer) blocked(ctx context.Context, t *testing.T, w install.Way, dir
 		return err
 	}
 	for _, node := range i.env.nodes {
-		asking := newPod("asking-"+node, "", node)
-		spec := asking["spec"].(map[string]any)
-		delete(spec, "volumes")
-		delete(spec["containers"].([]any)[0].(map[string]any), "volumeMounts")
-		if err := i.Create(ctx, asking); err != nil {
+		if err := i.Create(ctx, on(node, withoutVolume("asking-"+node))); err != nil {
 			return err
 		}
 		if _, err := i.UntilReady(ctx, "asking-"+node, patience); err != nil {
@@ -260,9 +242,9 @@ func (i installer) blocked(ctx context.Context, t *testing.T, w install.Way, dir
 		if err := inFirewall(ctx, node, "-I"); err != nil {
 			return err
 		}
-		t.Cleanup(func() {
+		i.t.Cleanup(func() {
 			if err := inFirewall(context.Background(), node, "-D"); err != nil {
-				t.Error(err)
+				i.t.Error(err)
 			}
 		})
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -53,20 +52,9 @@ func (i installation) restore(t *testing.T) {
 // dump writes the pods, the events and the logs of the driver when the test has failed.
 func (i installation) dump(t *testing.T, name string) {
 	t.Helper()
-	if !t.Failed() {
-		return
+	if t.Failed() {
+		i.env.dump(context.Background(), t, i.env.driver.Client, name+"-driver")
 	}
-	ctx := context.Background()
-	var text strings.Builder
-	i.env.driver.Dump(ctx, &text)
-	for _, w := range i.env.driver.workloads {
-		i.env.driver.DumpLogs(ctx, &text, w.Selector(), 300)
-	}
-	path := filepath.Join(reports(t), name+"-driver.txt")
-	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
-		t.Error(err)
-	}
-	t.Logf("the driver's pods, events and logs at the failure: %s", path)
 }
 
 // remove deletes what is installed, also by another way under the same names.
@@ -106,11 +94,10 @@ func (i installation) deploy(ctx context.Context) error {
 func (i installation) runs(ctx context.Context, w kube.Workload, container, image string) error {
 	d, version := i.env.driver, ""
 	err := d.Until(ctx, w.Metadata.Name+" runs "+image, patience, func(ctx context.Context) (bool, string, error) {
-		pods, err := kube.List[kube.Pod](ctx, d.Client, "pods", "--selector", w.Selector())
+		pods, err := d.podsOf(ctx, w)
 		if err != nil {
 			return false, "", err
 		}
-		pods = slices.DeleteFunc(pods, func(p kube.Pod) bool { return p.Metadata.DeletionTimestamp != nil })
 		for _, p := range pods {
 			has := slices.ContainsFunc(p.Spec.Containers, func(c kube.Container) bool { return c.Name == container && c.Image == image })
 			if !has || !p.Ready() {

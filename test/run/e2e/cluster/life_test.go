@@ -44,14 +44,13 @@ func growsOnline(file string) func(*story, context.Context) error {
 		if err := s.write(ctx, p); err != nil {
 			return err
 		}
-		name, _, _ := p.Claimed()
-		claim, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", name)
+		claim, err := s.claimOf(ctx, p)
 		if err != nil {
 			return err
 		}
 		size := claim.Bytes() + s.env.round(512*mib)
-		s.follow(name)
-		if err := s.grow(ctx, name, size); err != nil {
+		s.follow(claim.Metadata.Name)
+		if err := s.grow(ctx, claim.Metadata.Name, size); err != nil {
 			return err
 		}
 		if err := s.wantGrown(ctx, p, size); err != nil {
@@ -126,12 +125,11 @@ func (s *story) growExt4(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	name, _, _ := p.Claimed()
-	claim, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", name)
+	claim, err := s.claimOf(ctx, p)
 	if err != nil {
 		return err
 	}
-	size := claim.Bytes() + s.env.round(256*mib)
+	name, size := claim.Metadata.Name, claim.Bytes()+s.env.round(256*mib)
 	s.follow(name)
 	if err := s.grow(ctx, name, size); err != nil {
 		return err
@@ -156,14 +154,8 @@ func (s *story) growExt4(ctx context.Context) error {
 
 // life creates a volume of a claim and a pod of a name, grows it, and deletes it.
 func (s *story) life(ctx context.Context, name string) error {
-	if err := s.place(ctx, claimOptions{name: name, class: s.env.classes["xfs"], size: s.env.round(512 * mib)}, ""); err != nil {
-		return err
-	}
-	p, err := s.UntilReady(ctx, name, patience)
+	p, err := s.filled(ctx, claimOptions{name: name, class: s.env.classes["xfs"], size: s.env.round(512 * mib)}, "")
 	if err != nil {
-		return err
-	}
-	if err := s.write(ctx, p); err != nil {
 		return err
 	}
 	if err := s.growWith(ctx, p); err != nil {
@@ -174,12 +166,11 @@ func (s *story) life(ctx context.Context, name string) error {
 
 // growWith grows the volume of a pod of the tests' own. Where a machine sees that only at the next attach, the pod is replaced.
 func (s *story) growWith(ctx context.Context, p kube.Pod) error {
-	name, _, _ := p.Claimed()
-	claim, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", name)
+	claim, err := s.claimOf(ctx, p)
 	if err != nil {
 		return err
 	}
-	size := claim.Bytes() + s.env.round(512*mib)
+	name, size := claim.Metadata.Name, claim.Bytes()+s.env.round(512*mib)
 	if err := s.grow(ctx, name, size); err != nil {
 		return err
 	}

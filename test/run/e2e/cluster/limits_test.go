@@ -5,7 +5,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"testing"
 
@@ -29,15 +28,11 @@ func TestLimits(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := s.limited(ctx, class); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.limited(ctx, class))
 	if _, modifies := s.env.store.(account); !modifies {
 		return
 	}
-	if err := s.limitedLater(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.limitedLater(ctx))
 }
 
 // limited is a pod with a volume of a class with limits.
@@ -73,24 +68,12 @@ func (s *story) limited(ctx context.Context, class string) error {
 // limitedLater is a claim in use whose class of attributes gets limits: it is refused, and the pod keeps running.
 func (s *story) limitedLater(ctx context.Context) (err error) {
 	const name = "free"
-	if err := s.place(ctx, claimOptions{name: name, class: s.env.classes["ext4"], size: s.env.round(512 * mib)}, ""); err != nil {
-		return err
-	}
-	p, err := s.UntilReady(ctx, name, patience)
+	p, err := s.placed(ctx, claimOptions{name: name, class: s.env.classes["ext4"], size: s.env.round(512 * mib)}, "")
 	if err != nil {
 		return err
 	}
-	if err := s.Create(ctx, map[string]any{
-		"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": map[string]any{"name": s.Namespace},
-		"driverName": s.env.place.driver, "parameters": map[string]string{"iops": "100"},
-	}); err != nil {
-		return err
-	}
-	defer func() { // it goes with the last claim
-		err = errors.Join(err, s.Delete(context.WithoutCancel(ctx), "volumeattributesclass", s.Namespace))
-	}()
-	patch := fmt.Sprintf(`{"spec":{"volumeAttributesClassName":%q}}`, s.Namespace)
-	if _, err := s.Run(ctx, "patch", "pvc", name, "--type", "merge", "--patch", patch); err != nil {
+	defer func() { err = errors.Join(err, s.withoutAttributes(ctx, s.Namespace)) }()
+	if err := s.attributes(ctx, name, s.Namespace, "iops", "100"); err != nil {
 		return err
 	}
 	if err := s.untilTold(ctx, p, name, "CB-IO-LIMITS-FIXED"); err != nil {

@@ -81,19 +81,13 @@ func readInMachine(ctx context.Context, node, script string) (string, error) {
 func TestLost(t *testing.T) {
 	s := begin(t, "lost")
 	ctx := t.Context()
-	if len(s.env.nodes) < 2 {
-		t.Skip("the cluster has one node: there is no other one to go to")
-	}
-	if err := s.Create(ctx, list(claimWith("kept", s.env.classes["ext4"]), fleeing(deploymentWith("kept")))); err != nil {
-		t.Fatal(err)
-	}
+	s.wantTwoNodes()
+	must(t, s.Create(ctx, list(claimWith("kept", s.env.classes["ext4"]), fleeing(deploymentWith("kept")))))
 	before, err := s.untilPodOf(ctx, "kept", "is ready", kube.Pod.Ready)
 	if err == nil {
 		err = s.write(ctx, before)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lost, sum := before.Spec.NodeName, s.sums[before.Metadata.Name]
 	t.Cleanup(func() {
 		s.back(t, lost)
@@ -101,13 +95,9 @@ func TestLost(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := inMachine(ctx, lost, halt); err != nil {
-		t.Fatal(err)
-	}
+	must(t, inMachine(ctx, lost, halt))
 	start := time.Now()
-	if err := s.untilNode(ctx, lost, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.untilNode(ctx, lost, false))
 	t.Logf("%s is NotReady %.0f s after it stopped", lost, time.Since(start).Seconds())
 	follow := s.elsewhere
 	if s.env.nodeBound {
@@ -120,9 +110,7 @@ func TestLost(t *testing.T) {
 	if err == nil {
 		err = s.write(ctx, after)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // fleeing returns a Deployment whose pods leave a silent node after 5 s instead of 5 minutes.
@@ -193,11 +181,7 @@ func (s *story) back(t *testing.T, lost string) {
 		_, untainted := s.Run(ctx, "taint", "nodes", lost, outOfService+"-")
 		err = errors.Join(err, untainted)
 	}
-	err = errors.Join(err, s.Until(ctx, "the driver's pods are ready", patience, func(ctx context.Context) (bool, string, error) {
-		_, err := s.env.driver.allReady(ctx)
-		return err == nil, "", err
-	}))
-	if err != nil {
+	if err := errors.Join(err, s.untilDriverReady(ctx)); err != nil {
 		t.Errorf("%s is not a node again: %v", lost, err)
 		return
 	}
@@ -227,8 +211,7 @@ func (s *story) untilPodOf(ctx context.Context, app, what string, wanted func(ku
 
 // attachedTo returns the node that the volume of a pod's claim is attached to, as Kubernetes has it.
 func (s *story) attachedTo(ctx context.Context, p kube.Pod) (string, error) {
-	name, _, _ := p.Claimed()
-	claim, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", name)
+	claim, err := s.claimOf(ctx, p)
 	if err != nil {
 		return "", err
 	}

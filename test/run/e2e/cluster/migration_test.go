@@ -51,9 +51,7 @@ func TestMigration(t *testing.T) {
 	if m.guide, err = install.Migrate(repository, s.env.cloud); err == nil {
 		err = m.guide.Folder(t.Context(), repository, s.env.cloud, m.folder)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { m.cleanUp(t) })
 	for _, stage := range []struct {
 		name string
@@ -62,19 +60,9 @@ func TestMigration(t *testing.T) {
 		{"the vendor's driver serves volumes", (*migration).begin},
 		{"the move", (*migration).move},
 		{"the way back", (*migration).back},
-		{"everything deleted", (*migration).finish},
+		{"everything deleted", func(m *migration, ctx context.Context) error { return m.wholeWriter(ctx, m.writing) }},
 	} {
-		ok := t.Run(stage.name, func(t *testing.T) {
-			outer := s.t
-			s.t, s.Log = t, t.Logf
-			defer func() { s.t, s.Log = outer, outer.Logf }()
-			if err := stage.run(m, t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		})
-		if !ok {
-			t.FailNow()
-		}
+		s.stage(t, stage.name, func(ctx context.Context) error { return stage.run(m, ctx) })
 	}
 }
 
@@ -190,13 +178,7 @@ func (m *migration) check(ctx context.Context, stage string) error {
 		return err
 	}
 	for _, name := range m.pods {
-		if err := m.end(ctx, name); err != nil {
-			return err
-		}
-		if err := m.Create(ctx, newPod(name, name, "")); err != nil {
-			return err
-		}
-		p, err := m.UntilReady(ctx, name, patience)
+		p, err := m.renewed(ctx, name, "")
 		if err != nil {
 			return err
 		}
@@ -218,33 +200,7 @@ func (m *migration) check(ctx context.Context, stage string) error {
 
 // add makes a volume with data, and a pod on it.
 func (m *migration) add(ctx context.Context, name string) (kube.Pod, error) {
-	if err := m.place(ctx, claimOptions{name: name, class: m.classes["xfs"], size: m.env.whole}, ""); err != nil {
-		return kube.Pod{}, err
-	}
-	p, err := m.UntilReady(ctx, name, patience)
-	if err != nil {
-		return p, err
-	}
+	p, err := m.filled(ctx, claimOptions{name: name, class: m.classes["xfs"], size: m.env.whole}, "")
 	m.pods = append(m.pods, name)
-	return p, m.write(ctx, p)
-}
-
-// finish stops the pod that writes, reads all that it has written through a new mount, and deletes everything.
-func (m *migration) finish(ctx context.Context) error {
-	if err := m.stopWriter(ctx, m.writing); err != nil {
-		return err
-	}
-	if err := m.end(ctx, "writer"); err != nil {
-		return err
-	}
-	if err := m.Create(ctx, newPod("writer", "writer", "")); err != nil {
-		return err
-	}
-	if _, err := m.UntilReady(ctx, "writer", patience); err != nil {
-		return err
-	}
-	if err := m.wantWritten(ctx, "writer"); err != nil {
-		return err
-	}
-	return m.everythingDeleted(ctx)
+	return p, err
 }

@@ -24,17 +24,8 @@ func (s *story) modified(ctx context.Context) (err error) {
 	name, _, _ := p.Claimed()
 	for _, team := range []string{"shop", "stock"} {
 		class := s.Namespace + "-" + team // of the whole cluster
-		if err := s.Create(ctx, map[string]any{
-			"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": map[string]any{"name": class},
-			"driverName": s.env.place.driver, "parameters": map[string]string{"tags": "team=" + team},
-		}); err != nil {
-			return err
-		}
-		defer func() {
-			err = errors.Join(err, s.Delete(context.WithoutCancel(ctx), "volumeattributesclass", class)) // it goes with the last claim
-		}()
-		patch := fmt.Sprintf(`{"spec":{"volumeAttributesClassName":%q}}`, class)
-		if _, err := s.Run(ctx, "patch", "pvc", name, "--type", "merge", "--patch", patch); err != nil {
+		defer func() { err = errors.Join(err, s.withoutAttributes(ctx, class)) }()
+		if err := s.attributes(ctx, name, class, "tags", "team="+team); err != nil {
 			return err
 		}
 		if err := s.untilModified(ctx, a, name, class, team); err != nil {
@@ -42,6 +33,24 @@ func (s *story) modified(ctx context.Context) (err error) {
 		}
 	}
 	return s.wantSamePod(ctx, p)
+}
+
+// attributes creates a class of attributes with one parameter and gives it to a claim.
+func (s *story) attributes(ctx context.Context, claim, class, parameter, value string) error {
+	if err := s.Create(ctx, map[string]any{
+		"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": map[string]any{"name": class},
+		"driverName": s.env.place.driver, "parameters": map[string]string{parameter: value},
+	}); err != nil {
+		return err
+	}
+	patch := fmt.Sprintf(`{"spec":{"volumeAttributesClassName":%q}}`, class)
+	_, err := s.Run(ctx, "patch", "pvc", claim, "--type", "merge", "--patch", patch)
+	return err
+}
+
+// withoutAttributes deletes such a class, which goes with the last claim.
+func (s *story) withoutAttributes(ctx context.Context, class string) error {
+	return s.Delete(context.WithoutCancel(ctx), "volumeattributesclass", class)
 }
 
 // untilModified waits until a claim has a class of attributes and its volume the tag.

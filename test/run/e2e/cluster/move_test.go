@@ -13,9 +13,7 @@ import (
 
 // podsMove: pods are deleted and made on another node, where they find their data and write more of it.
 func (s *story) podsMove(ctx context.Context) error {
-	if len(s.env.nodes) < 2 {
-		s.t.Skip("the cluster has one node: there is no other one to go to")
-	}
+	s.wantTwoNodes()
 	for _, file := range []string{"pod.yaml", "xfs.yaml", "block.yaml"} {
 		p, err := s.ready(ctx, file)
 		if err != nil {

@@ -27,16 +27,12 @@ const heldBackFor = 20 * time.Second
 func TestNewNode(t *testing.T) {
 	s := begin(t, "new-node")
 	ctx := t.Context()
-	if len(s.env.nodes) < 2 {
-		t.Skip("the cluster has one node: there is no other one to go to")
-	}
+	s.wantTwoNodes()
 	node, other, class := s.env.nodes[1], s.env.nodes[0], s.env.classes["ext4"]
 	objects := []any{claimWith("fresh", class), on(node, podWith("fresh", "true"))}
 	waiting := []string{"fresh"}
 	if !s.env.nodeBound {
-		if err := s.writtenOnce(ctx, other); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.writtenOnce(ctx, other))
 		objects = append(objects, on(node, podWith("kept", "true")))
 		waiting = append(waiting, "kept")
 	}
@@ -46,9 +42,7 @@ func TestNewNode(t *testing.T) {
 		}
 	})
 	driver, err := kube.Get[kube.CSIDriver](ctx, s.Client, "csidriver", s.env.place.driver)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	required := driver.Spec.PreventPodSchedulingIfMissing
 	t.Logf("preventPodSchedulingIfMissing: %t", required)
 	giveBack, err := s.withoutDriver(ctx, node, other)
@@ -63,18 +57,14 @@ func TestNewNode(t *testing.T) {
 		err = s.heldBack(ctx, waiting, required)
 	}
 	start := time.Now()
-	if err := errors.Join(err, giveBack()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, giveBack()))
 	t.Logf("the driver is registered on %s %.0f s after it was admitted", node, time.Since(start).Seconds())
 	for _, name := range waiting {
 		p, err := s.UntilReady(ctx, name, patience)
 		if err == nil && name == "kept" {
 			err = s.wantData(ctx, p, s.sums["kept"])
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Logf("pod %s runs on %s after %.0f s", name, p.Spec.NodeName, time.Since(start).Seconds())
 	}
 }
@@ -116,11 +106,7 @@ func (s *story) withoutDriver(ctx context.Context, node, other string) (giveBack
 	}
 	giveBack = func() error {
 		ctx := context.WithoutCancel(ctx)
-		return errors.Join(selector(ctx, "null"), s.registered(ctx, node, true),
-			s.Until(ctx, "the driver's pods are ready", patience, func(ctx context.Context) (bool, string, error) {
-				_, err := programs.allReady(ctx)
-				return err == nil, "", err
-			}))
+		return errors.Join(selector(ctx, "null"), s.registered(ctx, node, true), s.untilDriverReady(ctx))
 	}
 	if err := selector(ctx, fmt.Sprintf("%q", other)); err != nil {
 		return giveBack, err

@@ -176,9 +176,7 @@ func (p place) examples(t *testing.T, namespace string) string {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, filepath.Base(file)), []byte(words.Replace(string(text))), 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	return dir
 }

@@ -29,45 +29,27 @@ func TestPopulator(t *testing.T) {
 	s := begin(t, "populator")
 	work := s.env.namespace(t, "populators")
 	ctx := t.Context()
-	if err := s.defineSource(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.defineSource(ctx))
 	t.Cleanup(func() {
 		if _, err := s.env.Run(context.WithoutCancel(ctx), "delete", "crd", sources, "--timeout="+patience.String()); err != nil {
 			t.Error(err)
 		}
 	})
 	claim, err := s.leftAlone(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	volume, sum, err := s.fillPrime(ctx, work, claim)
 	if err == nil {
 		err = s.rebind(ctx, work, volume, claim)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p, err := s.UntilReady(ctx, "populated", patience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.sums["populated"] = sum
-	if err := s.wantData(ctx, p, sum); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.wantStored(ctx, s.held+1); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.growWith(ctx, p); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.remove(ctx, "populated"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.wantStored(ctx, s.held); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.wantData(ctx, p, sum))
+	must(t, s.wantStored(ctx, s.held+1))
+	must(t, s.growWith(ctx, p))
+	must(t, s.remove(ctx, "populated"))
+	must(t, s.wantStored(ctx, s.held))
 }
 
 // defineSource creates the kind of the source and one of it.
@@ -126,7 +108,7 @@ func (s *story) fillPrime(ctx context.Context, work kube.Client, claim kube.Clai
 	pod := newPod("populate", "prime", "")
 	spec := pod["spec"].(map[string]any)
 	spec["nodeName"], spec["restartPolicy"] = node, "Never"
-	spec["containers"].([]any)[0].(map[string]any)["command"] = []string{"sh", "-euc",
+	mainOf(pod)["command"] = []string{"sh", "-euc",
 		"dd if=/dev/urandom of=/data/data bs=1M count=" + amount + " conv=fsync 2>/dev/null; " + sumOf("/data/data")}
 	if err := work.Create(ctx, list(prime, pod)); err != nil {
 		return "", "", err

@@ -29,25 +29,16 @@ func TestProvedRestore(t *testing.T) {
 	s := begin(t, "proved")
 	ctx := t.Context()
 	size := s.env.round(512 * mib)
-	if err := s.place(ctx, claimOptions{name: "data", class: s.env.classes["xfs"], size: size}, ""); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.UntilReady(ctx, "data", patience); err != nil {
+	if _, err := s.placed(ctx, claimOptions{name: "data", class: s.env.classes["xfs"], size: size}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Exec(ctx, "data", "", fillAndUse); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.snapshotOf(ctx, "intact", "data"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.applyProof(t, "data", "48h"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.snapshotOf(ctx, "intact", "data"))
+	must(t, s.applyProof(t, "data", "48h"))
 	before, err := s.env.objectsOf(ctx, s.Namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	log := s.prove(t, "intact", "Complete")
 	for _, want := range []string{"journal", "replayed", "9 files compared with SHA256SUMS", "intact"} {
 		if !strings.Contains(log, want) {
@@ -56,14 +47,10 @@ func TestProvedRestore(t *testing.T) {
 	}
 	for _, kill := range []func(*testing.T){s.killEachStep, s.killTheCheck} {
 		kill(t)
-		if err := s.untilOnly(ctx, before); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.untilOnly(ctx, before))
 	}
 	s.provesDamage(t, size)
-	if err := s.applyProof(t, "data", "1s"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.applyProof(t, "data", "1s"))
 	if log := s.prove(t, "old", "Failed"); !strings.Contains(log, "are snapshots still taken") {
 		t.Errorf("the report does not say that the snapshot is old:\n%s", log)
 	}
@@ -78,31 +65,17 @@ func (s *story) provesDamage(t *testing.T, size int64) {
 	spec := claim["spec"].(map[string]any)
 	spec["volumeMode"] = "Block"
 	spec["dataSource"] = map[string]any{"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "intact"}
-	pod := newPod("broken", "broken", "")
-	container := pod["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
-	delete(container, "volumeMounts")
-	container["volumeDevices"] = []any{map[string]any{"name": "data", "devicePath": "/dev/volume"}}
-	for _, object := range []map[string]any{claim, pod} {
-		if err := s.Create(ctx, object); err != nil {
-			t.Fatal(err)
-		}
-	}
+	must(t, s.Create(ctx, list(claim, devicePod("broken", "broken", volumePath))))
 	if _, err := s.UntilReady(ctx, "broken", patience); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Exec(ctx, "broken", "", breakSuperblock); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.snapshotOf(ctx, "damaged", "broken"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.applyProof(t, "broken", "48h"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.snapshotOf(ctx, "damaged", "broken"))
+	must(t, s.applyProof(t, "broken", "48h"))
 	before, err := s.env.objectsOf(ctx, s.Namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if log := s.prove(t, "damaged", "Failed"); !strings.Contains(log, "finding") || !strings.Contains(log, "superblock") {
 		t.Errorf("the report does not have the finding:\n%s", log)
 	}
@@ -188,12 +161,8 @@ func (s *story) killEachStep(t *testing.T) {
 			state, err := s.Run(ctx, "get", "pods", "--selector=batch.kubernetes.io/job-name="+job, "-o", path)
 			return strings.Contains(state, "running") || strings.Contains(state, "terminated"), state, err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.kill(t.Context(), "pods", "--selector=batch.kubernetes.io/job-name="+job); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, s.kill(t.Context(), "pods", "--selector=batch.kubernetes.io/job-name="+job))
 	}
 }
 
@@ -210,12 +179,8 @@ func (s *story) killTheCheck(t *testing.T) {
 			pods, err := s.Run(ctx, "get", "pods", "--selector=batch.kubernetes.io/job-name="+job+"-check", "-o", "name")
 			return pods != "", pods, err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.kill(t.Context(), victim...); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, s.kill(t.Context(), victim...))
 	}
 }
 

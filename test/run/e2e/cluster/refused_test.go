@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,23 +23,8 @@ func (a account) setRules(ctx context.Context, rules map[string]any) error {
 	if err != nil {
 		return err
 	}
-	return a.send(ctx, http.MethodPatch, "settings", body)
-}
-
-// send changes something in the account.
-func (a account) send(ctx context.Context, method, what string, body []byte) error {
-	req, err := http.NewRequestWithContext(ctx, method, a.url+what, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-	if err != nil {
-		return err
-	}
-	if answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s %s: %s", method, req.URL, answer.Status)
-	}
-	return errors.Join(err, answer.Body.Close())
+	_, err = a.send(ctx, http.MethodPatch, "settings", body)
+	return err
 }
 
 // under runs something while a rule of the account has a value. before is its value afterwards.
@@ -65,27 +49,8 @@ func refusedInUse(file string) func(*story, context.Context) error {
 			if err != nil {
 				return err
 			}
-			if err := s.write(ctx, p); err != nil {
-				return err
-			}
-			claim, size, err := s.growClaim(ctx, p)
+			claim, size, err := s.growsLater(ctx, p, "scale the workload to zero")
 			if err != nil {
-				return err
-			}
-			if err := s.untilTold(ctx, p, claim, "scale the workload to zero"); err != nil {
-				return err
-			}
-			now, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", claim)
-			if err != nil {
-				return err
-			}
-			if now.Bytes() >= size {
-				return fmt.Errorf("the claim says that it has %d bytes, and the cloud does not let it grow", now.Bytes())
-			}
-			if err := s.wantSamePod(ctx, p); err != nil {
-				return err
-			}
-			if err := s.away(ctx, p); err != nil {
 				return err
 			}
 			detached := time.Now()
@@ -137,11 +102,7 @@ func lowered(file string) func(*story, context.Context) error {
 // untilGrown waits until a volume that is attached nowhere has grown, to exactly this size.
 func (s *story) untilGrown(ctx context.Context, claim string, size int64) error {
 	return s.Until(ctx, "the volume of claim "+claim+" has grown", regrowth, func(ctx context.Context) (bool, string, error) {
-		c, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", claim)
-		if err != nil {
-			return false, "", err
-		}
-		v, err := kube.Get[kube.Volume](ctx, s.Client, "pv", c.Spec.VolumeName)
+		c, v, err := s.bound(ctx, claim)
 		if err != nil {
 			return false, "", err
 		}

@@ -20,32 +20,38 @@ func growsBehind(file string) func(*story, context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := s.write(ctx, p); err != nil {
-			return err
-		}
-		claim, size, err := s.growClaim(ctx, p)
+		_, size, err := s.growsLater(ctx, p, "VolumeAttachment")
 		if err != nil {
-			return err
-		}
-		if err := s.untilTold(ctx, p, claim, "VolumeAttachment"); err != nil {
-			return err
-		}
-		if err := s.wantSamePod(ctx, p); err != nil {
-			return err
-		}
-		now, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", claim)
-		if err != nil {
-			return err
-		}
-		s.Log("pod running: %s", now.Stage())
-		if now.Bytes() >= size {
-			return fmt.Errorf("the claim says that it has %d bytes, and the machine cannot have seen them", now.Bytes())
-		}
-		if err := s.away(ctx, p); err != nil {
 			return err
 		}
 		return s.grown(ctx, file, size)
 	}
+}
+
+// growsLater asks for a growth that has to wait until a pod has gone. The user reads a word of why, the claim keeps its size and
+// the pod runs on. Then it ends.
+func (s *story) growsLater(ctx context.Context, p kube.Pod, word string) (claim string, size int64, err error) {
+	if err = s.write(ctx, p); err != nil {
+		return "", 0, err
+	}
+	if claim, size, err = s.growClaim(ctx, p); err != nil {
+		return claim, size, err
+	}
+	if err := s.untilTold(ctx, p, claim, word); err != nil {
+		return claim, size, err
+	}
+	if err := s.wantSamePod(ctx, p); err != nil {
+		return claim, size, err
+	}
+	now, err := s.claimOf(ctx, p)
+	if err != nil {
+		return claim, size, err
+	}
+	s.Log("pod running: %s", now.Stage())
+	if now.Bytes() >= size {
+		return claim, size, fmt.Errorf("the claim says that it has %d bytes, and the growth was told to wait: %s", now.Bytes(), word)
+	}
+	return claim, size, s.away(ctx, p)
 }
 
 // growsFree: a volume that is attached nowhere grows, and its next pod has the new size.
@@ -129,8 +135,7 @@ func (s *story) nodeLogs(ctx context.Context, volume string) (string, error) {
 
 // away ends a pod and waits until its volume is attached nowhere.
 func (s *story) away(ctx context.Context, p kube.Pod) error {
-	name, _, _ := p.Claimed()
-	claim, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", name)
+	claim, err := s.claimOf(ctx, p)
 	if err != nil {
 		return err
 	}

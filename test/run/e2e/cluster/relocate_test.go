@@ -32,14 +32,10 @@ type mover struct {
 func TestRelocate(t *testing.T) {
 	s := begin(t, "relocate")
 	ctx := t.Context()
-	if len(s.env.nodes) < 2 {
-		t.Skip("the cluster has one node: there is no other zone for pods")
-	}
+	s.wantTwoNodes()
 	near, far := s.env.nodes[0], s.env.nodes[1]
 	home, err := s.zoneOf(ctx, near)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(ctx)
 		err := s.Delete(ctx, "pod", "--all")
@@ -50,27 +46,13 @@ func TestRelocate(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := s.moveNode(ctx, far, near, otherZone); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.place(ctx, claimOptions{name: "moved", class: s.env.classes["ext4"], size: s.env.round(512 * mib)}, near); err != nil {
-		t.Fatal(err)
-	}
-	p, err := s.UntilReady(ctx, "moved", patience)
-	if err == nil {
-		err = s.write(ctx, p)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.moveNode(ctx, far, near, otherZone))
+	p, err := s.filled(ctx, claimOptions{name: "moved", class: s.env.classes["ext4"], size: s.env.round(512 * mib)}, near)
+	must(t, err)
 	m := &mover{installer: installer{story: s, environment: operator(t, s, map[string]string{"kubectl": s.Kubectl})}, claim: "moved"}
-	if err := m.find(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.find(ctx))
 	mutable, err := s.env.gate(ctx, "MutablePVNodeAffinity")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	back := []string{"--patch"}
 	if !mutable {
 		t.Log("left out: this Kubernetes changes no node affinity, so the way back has no patch")
@@ -85,25 +67,17 @@ func TestRelocate(t *testing.T) {
 	if err != nil {
 		t.Fatalf("back to %s: %v", home, err)
 	}
-	if err := s.remove(ctx, "moved"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.env.nothingLeft(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.remove(ctx, "moved"))
+	must(t, s.env.nothingLeft(ctx))
 }
 
 // find finds the PersistentVolume and the disk of the claim.
 func (m *mover) find(ctx context.Context) error {
-	claim, err := kube.Get[kube.Claim](ctx, m.Client, "pvc", m.claim)
+	_, pv, err := m.bound(ctx, m.claim)
 	if err != nil {
 		return err
 	}
-	pv, err := kube.Get[kube.Volume](ctx, m.Client, "pv", claim.Spec.VolumeName)
-	if err != nil {
-		return err
-	}
-	m.volume, m.disk = claim.Spec.VolumeName, pv.Spec.CSI.VolumeHandle
+	m.volume, m.disk = pv.Metadata.Name, pv.Spec.CSI.VolumeHandle
 	return nil
 }
 
@@ -143,7 +117,7 @@ func (m *mover) move(ctx context.Context, p kube.Pod, zone, node string, args ..
 	if _, err := m.run(ctx, folder, commands); err != nil {
 		return err
 	}
-	if err := m.bound(ctx, zone); err != nil {
+	if err := m.wantIn(ctx, zone); err != nil {
 		return err
 	}
 	if err := m.Create(ctx, newPod(m.claim, m.claim, "")); err != nil {
@@ -158,8 +132,8 @@ func (m *mover) move(ctx context.Context, p kube.Pod, zone, node string, args ..
 	return m.wantData(ctx, p, m.sums[m.claim])
 }
 
-// bound checks that claim and PersistentVolume have each other, as before, with the new zone.
-func (m *mover) bound(ctx context.Context, zone string) error {
+// wantIn checks that claim and PersistentVolume have each other, as before, with the new zone.
+func (m *mover) wantIn(ctx context.Context, zone string) error {
 	const shown = "jsonpath={.status.phase} {.spec.persistentVolumeReclaimPolicy} {.spec.csi.volumeHandle} " +
 		"{.spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions[0].values[0]}"
 	got, err := m.Run(ctx, "get", "pv", m.volume, "--output", shown)
@@ -233,20 +207,8 @@ func moveMachine(ctx context.Context, in store, machine, zone string) error {
 	if !is {
 		return errors.New("the machines are not emulated")
 	}
-	body := strings.NewReader(fmt.Sprintf(`{"zone": %q}`, zone))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url+"instances/"+machine+"/relocate", body)
-	if err != nil {
-		return err
-	}
-	// No proxy of this machine knows the address.
-	answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-	if err != nil {
-		return err
-	}
-	if answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("POST %s: %s", req.URL, answer.Status)
-	}
-	return errors.Join(err, answer.Body.Close())
+	_, err := a.send(ctx, http.MethodPost, "instances/"+machine+"/relocate", fmt.Appendf(nil, `{"zone": %q}`, zone))
+	return err
 }
 
 // nothingAttached waits until no volume is attached to a node.

@@ -43,27 +43,17 @@ func TestReport(t *testing.T) {
 	s := begin(t, "report")
 	ctx := t.Context()
 	for _, name := range []string{"used", "idle"} {
-		if err := s.place(ctx, claimOptions{name: name, class: s.env.classes["ext4"], size: s.env.round(512 * mib)}, ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.place(ctx, claimOptions{name: name, class: s.env.classes["ext4"], size: s.env.round(512 * mib)}, ""))
 	}
-	volumes := map[string]string{}
+	volumes, pods := map[string]string{}, map[string]kube.Pod{}
 	for _, name := range []string{"used", "idle"} {
-		if _, err := s.UntilReady(ctx, name, patience); err != nil {
-			t.Fatal(err)
-		}
-		claim, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		volumes[name] = claim.Spec.VolumeName
+		p, err := s.UntilReady(ctx, name, patience)
+		must(t, err)
+		claim, err := s.claimOf(ctx, p)
+		must(t, err)
+		volumes[name], pods[name] = claim.Spec.VolumeName, p
 	}
-	if err := s.Delete(ctx, "pod", "idle"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.untilDetached(ctx, volumes["idle"]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.away(ctx, pods["idle"]))
 	dir := s.reportFolder(t)
 	t.Cleanup(func() {
 		if _, err := s.env.Run(context.WithoutCancel(ctx), "delete", "-k", dir, "--ignore-not-found", "--timeout="+patience.String()); err != nil {
@@ -101,9 +91,7 @@ func TestReport(t *testing.T) {
 	}
 	// From 1.37 on Kubernetes says that no pod has used the volume for a minute, which is not 30 days; older ones say nothing.
 	dated, err := s.Run(ctx, "get", "pvc", "idle", "-o", `jsonpath={.status.conditions[?(@.type=="Unused")].status}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if listed := strings.Contains(printed["unused"], volumes["idle"]); listed != (dated == "") {
 		t.Errorf("the idle volume %s is listed: %t; its claim is unused: %q", volumes["idle"], listed, dated)
 	}
@@ -113,9 +101,7 @@ func TestReport(t *testing.T) {
 func (s *story) reportFolder(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repository, "deploy/examples/report.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	price := "--price=auto"
 	if s.env.cloud != "linode" {
 		price = "--price=0.1"
@@ -127,12 +113,4 @@ func (s *story) reportFolder(t *testing.T) string {
 	colon := strings.LastIndex(image, ":")
 	write(t, filepath.Join(dir, "kustomization.yaml"), fmt.Sprintf(reportKustomization, image[:colon], image[colon+1:], s.env.cloud))
 	return dir
-}
-
-// untilDetached waits until no machine has the volume of a PersistentVolume.
-func (s *story) untilDetached(ctx context.Context, volume string) error {
-	return s.Until(ctx, volume+" is detached", patience, func(ctx context.Context) (bool, string, error) {
-		attached, err := s.env.Run(ctx, "get", "volumeattachments", "-o", "jsonpath={.items[*].spec.source.persistentVolumeName}")
-		return err == nil && !strings.Contains(attached, volume), attached, err
-	})
 }

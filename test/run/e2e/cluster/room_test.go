@@ -140,9 +140,7 @@ func (s *story) fullPool(ctx context.Context) error {
 
 // nodeWithRoom: while one node is full, a pod that may run anywhere goes to another one.
 func (s *story) nodeWithRoom(ctx context.Context) error {
-	if len(s.env.nodes) < 2 {
-		s.t.Skip("the cluster has one node: there is no other one to go to")
-	}
+	s.wantTwoNodes()
 	before, err := s.env.rooms(ctx)
 	if err != nil {
 		return err
@@ -153,10 +151,7 @@ func (s *story) nodeWithRoom(ctx context.Context) error {
 			return err
 		}
 		name := "away-from-" + full
-		if err := s.place(ctx, claimOptions{name: name, class: s.env.classes["ext4"], size: 512 * mib}, ""); err != nil {
-			return err
-		}
-		p, err := s.UntilReady(ctx, name, patience)
+		p, err := s.placed(ctx, claimOptions{name: name, class: s.env.classes["ext4"], size: 512 * mib}, "")
 		if err != nil {
 			return err
 		}

@@ -18,21 +18,15 @@ func TestScoring(t *testing.T) {
 	if err := s.encryptedRoom(t); err != nil {
 		t.Error(err)
 	}
-	if len(s.env.nodes) < 2 {
-		t.Skip("the cluster has one node: there is no other one to go to")
-	}
+	s.wantTwoNodes()
 	on, err := s.env.gate(ctx, "StorageCapacityScoring")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !on {
 		t.Log("left out: this Kubernetes has StorageCapacityScoring off or does not have it")
 		return
 	}
 	for i, more := range s.env.nodes[:2] {
-		if err := s.prefers(ctx, more, s.env.nodes[1-i]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.prefers(ctx, more, s.env.nodes[1-i]))
 	}
 }
 
@@ -68,10 +62,7 @@ func (s *story) prefers(ctx context.Context, more, less string) error {
 		return err
 	}
 	class, taken := s.env.classes["ext4"], "taken-on-"+less
-	if err := s.place(ctx, claimOptions{name: taken, class: class, size: before[less] / 4 * 3 / mib * mib}, less); err != nil {
-		return err
-	}
-	if _, err := s.UntilReady(ctx, taken, patience); err != nil {
+	if _, err := s.placed(ctx, claimOptions{name: taken, class: class, size: before[less] / 4 * 3 / mib * mib}, less); err != nil {
 		return err
 	}
 	if err := s.end(ctx, taken); err != nil { // its volume stays
@@ -133,15 +124,13 @@ func (s *story) wantNode(ctx context.Context, pod, node string) error {
 // withoutVolume returns a pod that has no volume.
 func withoutVolume(name string) map[string]any {
 	pod := newPod(name, "", "")
-	spec := pod["spec"].(map[string]any)
-	delete(spec, "volumes")
-	delete(spec["containers"].([]any)[0].(map[string]any), "volumeMounts")
+	delete(pod["spec"].(map[string]any), "volumes")
+	delete(mainOf(pod), "volumeMounts")
 	return pod
 }
 
 // asking has a pod request CPU. Where a pod requests nothing, the scheduler counts a tenth of a CPU and 200 MiB.
 func asking(cpu string, pod map[string]any) map[string]any {
-	container := pod["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
-	container["resources"] = map[string]any{"requests": map[string]string{"cpu": cpu, "memory": "1Mi"}}
+	mainOf(pod)["resources"] = map[string]any{"requests": map[string]string{"cpu": cpu, "memory": "1Mi"}}
 	return pod
 }

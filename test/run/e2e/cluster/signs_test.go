@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/run/e2e/cluster/kube"
@@ -19,11 +18,11 @@ func (s *story) statistics(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		name, _, _ := p.Claimed()
-		claim, err := kube.Get[kube.Claim](ctx, s.Client, "pvc", name)
+		claim, err := s.claimOf(ctx, p)
 		if err != nil {
 			return err
 		}
+		name := claim.Metadata.Name
 		err = s.Until(ctx, "the kubelet's statistics of claim "+name, patience, func(ctx context.Context) (bool, string, error) {
 			u, err := s.usage(ctx, p.Spec.NodeName, name)
 			good := u.CapacityBytes > claim.Bytes()/100*85 && u.CapacityBytes <= claim.Bytes() && u.UsedBytes >= 24*mib && u.Inodes > 0
@@ -89,11 +88,10 @@ func (s *story) metrics(ctx context.Context) error {
 func (s *story) untilServed(ctx context.Context, w kube.Workload, port int) error {
 	d := s.env.driver
 	return d.Until(ctx, fmt.Sprintf("metrics on port %d of all pods of %s that are to stay", port, w.Metadata.Name), patience, func(ctx context.Context) (bool, string, error) {
-		pods, err := kube.List[kube.Pod](ctx, d.Client, "pods", "--selector", w.Selector())
+		pods, err := d.podsOf(ctx, w)
 		if err != nil {
 			return false, "", err
 		}
-		pods = slices.DeleteFunc(pods, func(p kube.Pod) bool { return p.Metadata.DeletionTimestamp != nil })
 		for _, p := range pods {
 			base := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%d/proxy", d.Namespace, p.Metadata.Name, port)
 			if _, err := d.Run(ctx, "get", "--raw", base+"/readyz"); err != nil {

@@ -146,9 +146,7 @@ func begin(t *testing.T, name string) *story {
 	client := e.namespace(t, name)
 	s := &story{Client: client, t: t, env: e, examples: e.examples(t, client.Namespace), sums: map[string]string{}}
 	held, _, err := e.store.look(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.held = len(held)
 	if s.room, err = e.rooms(t.Context()); err != nil {
 		t.Fatal(err)
@@ -156,39 +154,56 @@ func begin(t *testing.T, name string) *story {
 	return s
 }
 
-// tell runs the steps one after the other and stops at the first that fails, since the others need it.
+// tell runs the steps one after the other.
 func tell(t *testing.T, s *story, enemy *saboteur) map[string]float64 {
 	took := map[string]float64{}
 	for _, st := range s.env.steps {
-		ok := t.Run(st.name, func(t *testing.T) {
-			outer := s.t
-			s.t, s.Log = t, t.Logf
-			defer func() { s.t, s.Log = outer, outer.Logf }()
+		s.stage(t, st.name, func(ctx context.Context) error {
 			start := time.Now()
 			var strike chan error
 			if enemy != nil {
 				strike = make(chan error, 1)
-				moment := enemy.moment(s.env.usual(t, st.name))
-				t.Logf("the driver's pods are deleted after %.1f s", moment.Seconds())
-				go func() { strike <- enemy.strike(t.Context(), moment) }()
+				moment := enemy.moment(s.env.usual(s.t, st.name))
+				s.Log("the driver's pods are deleted after %.1f s", moment.Seconds())
+				go func() { strike <- enemy.strike(ctx, moment) }()
 			}
-			err := st.run(s, t.Context())
+			err := st.run(s, ctx)
 			if enemy != nil {
 				if err := <-strike; err != nil {
-					t.Errorf("delete the driver's pods: %v", err)
+					s.t.Errorf("delete the driver's pods: %v", err)
 				}
 			}
 			if err != nil {
-				t.Fatal(err)
+				return err
 			}
 			took[st.name] = time.Since(start).Seconds()
-			t.Logf("%s: %.1f s", st.name, took[st.name])
+			s.Log("%s: %.1f s", st.name, took[st.name])
+			return nil
 		})
-		if !ok {
-			t.FailNow()
-		}
 	}
 	return took
+}
+
+// stage runs a part of a story as a test of its own. If it fails the whole test ends, since the parts after it need it.
+func (s *story) stage(t *testing.T, name string, run func(ctx context.Context) error) {
+	t.Helper()
+	ok := t.Run(name, func(t *testing.T) {
+		outer := s.t
+		s.t, s.Log = t, t.Logf
+		defer func() { s.t, s.Log = outer, outer.Logf }()
+		must(t, run(t.Context()))
+	})
+	if !ok {
+		t.FailNow()
+	}
+}
+
+// wantTwoNodes leaves out what needs another node to go to.
+func (s *story) wantTwoNodes() {
+	s.t.Helper()
+	if len(s.env.nodes) < 2 {
+		s.t.Skip("the cluster has one node: there is no other one to go to")
+	}
 }
 
 // apply applies an example and returns the names of what it made, by kind.

@@ -35,7 +35,7 @@ var stages = []struct {
 	{"rollback: old controller, old node", (*upgrade).back},
 	{"uninstalled while volumes are in use", (*upgrade).uninstall},
 	{"installed again", (*upgrade).install},
-	{"the same volume is mounted again, and nothing is left", (*upgrade).finish},
+	{"the same volume is mounted again, and nothing is left", func(u *upgrade, ctx context.Context) error { return u.wholeWriter(ctx, u.writing) }},
 }
 
 // TestUpgrade upgrades, rolls back, uninstalls and installs the driver while a pod writes to its volume. At each stage
@@ -48,17 +48,7 @@ func TestUpgrade(t *testing.T) {
 		u.own.restore(t)
 	})
 	for _, stage := range stages {
-		ok := t.Run(stage.name, func(t *testing.T) {
-			outer := s.t
-			s.t, s.Log = t, t.Logf
-			defer func() { s.t, s.Log = outer, outer.Logf }()
-			if err := stage.run(u, t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		})
-		if !ok {
-			t.FailNow()
-		}
+		s.stage(t, stage.name, func(ctx context.Context) error { return stage.run(u, ctx) })
 	}
 }
 
@@ -99,14 +89,8 @@ func (u *upgrade) newBuild(ctx context.Context) error {
 	if err := u.change(ctx, "node", false); err != nil {
 		return err
 	}
-	if err := u.place(ctx, claimOptions{name: "kept", class: u.env.classes["xfs"], size: u.env.round(512 * mib)}, ""); err != nil {
-		return err
-	}
-	p, err := u.UntilReady(ctx, "kept", patience)
-	if err != nil {
-		return err
-	}
-	return u.write(ctx, p)
+	_, err := u.filled(ctx, claimOptions{name: "kept", class: u.env.classes["xfs"], size: u.env.round(512 * mib)}, "")
+	return err
 }
 
 // back completes the rollback. The old build mounts what the new one has made.
@@ -114,13 +98,7 @@ func (u *upgrade) back(ctx context.Context) error {
 	if err := u.change(ctx, "node", true); err != nil {
 		return err
 	}
-	if err := u.end(ctx, "kept"); err != nil {
-		return err
-	}
-	if err := u.Create(ctx, newPod("kept", "kept", "")); err != nil {
-		return err
-	}
-	p, err := u.UntilReady(ctx, "kept", patience)
+	p, err := u.renewed(ctx, "kept", "")
 	if err != nil {
 		return err
 	}
@@ -172,13 +150,11 @@ func (u *upgrade) swap(ctx context.Context, container, image string) error {
 
 // uninstall removes the driver. The writer goes on, its volume stays, and what is deleted meanwhile is still there.
 func (u *upgrade) uninstall(ctx context.Context) error {
-	if err := u.place(ctx, claimOptions{name: "ending", class: u.env.classes["ext4"], size: u.env.round(128 * mib)}, ""); err != nil {
+	p, err := u.placed(ctx, claimOptions{name: "ending", class: u.env.classes["ext4"], size: u.env.round(128 * mib)}, "")
+	if err != nil {
 		return err
 	}
-	if _, err := u.UntilReady(ctx, "ending", patience); err != nil {
-		return err
-	}
-	claim, err := kube.Get[kube.Claim](ctx, u.Client, "pvc", "ending")
+	claim, err := u.claimOf(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -249,24 +225,4 @@ func (u *upgrade) install(ctx context.Context) error {
 		}
 	}
 	return u.check(ctx, "again")
-}
-
-// finish mounts the writer's volume again, reads it whole, and deletes everything.
-func (u *upgrade) finish(ctx context.Context) error {
-	if err := u.stopWriter(ctx, u.writing); err != nil {
-		return err
-	}
-	if err := u.end(ctx, "writer"); err != nil {
-		return err
-	}
-	if err := u.Create(ctx, newPod("writer", "writer", "")); err != nil {
-		return err
-	}
-	if _, err := u.UntilReady(ctx, "writer", patience); err != nil {
-		return err
-	}
-	if err := u.wantWritten(ctx, "writer"); err != nil {
-		return err
-	}
-	return u.everythingDeleted(ctx)
 }

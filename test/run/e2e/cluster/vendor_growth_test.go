@@ -15,10 +15,7 @@ func (v *vendored) expandBlock(ctx context.Context) error {
 	if err == nil {
 		err = v.grows(ctx, p)
 	}
-	if err != nil {
-		return err
-	}
-	return v.finish(ctx, p)
+	return v.finish(ctx, p, err)
 }
 
 // expandFilesystem: the volume grows in the account while a pod uses it. The pod keeps its size and its data until the volume is
@@ -61,10 +58,7 @@ func (v *vendored) expandFilesystem(ctx context.Context) error {
 	if p, err = v.UntilReady(ctx, "e2e-pod", patience); err != nil {
 		return err
 	}
-	if err := v.wantGrown(ctx, p, nextSize); err != nil {
-		return err
-	}
-	return v.finish(ctx, p)
+	return v.finish(ctx, p, v.wantGrown(ctx, p, nextSize))
 }
 
 // grows asks for the next size, and waits until the account and the PersistentVolume show it.

@@ -88,17 +88,14 @@ func (v *vendored) basicFilesystem(ctx context.Context) error {
 	if err == nil {
 		err = v.write(ctx, p)
 	}
-	if err != nil {
-		return err
-	}
-	return v.finish(ctx, p)
+	return v.finish(ctx, p, err)
 }
 
 // filesystemOfThePod: a pod makes its own ext4 on a raw block volume. The second container names what it finds there.
 func (v *vendored) filesystemOfThePod(ctx context.Context) error {
 	pod := blockPod()
 	spec := pod["spec"].(map[string]any)
-	devices := spec["containers"].([]any)[0].(map[string]any)["volumeDevices"]
+	devices := mainOf(pod)["volumeDevices"]
 	tool := func(name string, command ...string) map[string]any {
 		return map[string]any{"name": name, "image": v.image, "command": append(command, "/dev/block"), "volumeDevices": devices}
 	}
@@ -114,26 +111,17 @@ func (v *vendored) filesystemOfThePod(ctx context.Context) error {
 	if err == nil && (!strings.Contains(found, "TYPE=ext4\n") || !strings.Contains(found, "BLOCK_SIZE=2048\n")) {
 		err = fmt.Errorf("the device has, according to blkid, %q, want an ext4 with blocks of 2048 bytes", found)
 	}
-	if err != nil {
-		return err
-	}
-	return v.finish(ctx, p)
+	return v.finish(ctx, p, err)
 }
 
-// blockClaim is the scenario's claim of a raw block volume, and blockPod a pod that has it at /dev/block.
+// blockClaim is the scenario's claim of a raw block volume, and blockPod a pod that has it.
 func (v *vendored) blockClaim() map[string]any {
 	claim := v.claim()
 	claim["spec"].(map[string]any)["volumeMode"] = "Block"
 	return claim
 }
 
-func blockPod() map[string]any {
-	pod := newPod("e2e-pod", "data", "")
-	main := pod["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
-	delete(main, "volumeMounts")
-	main["volumeDevices"] = []any{map[string]any{"name": "data", "devicePath": "/dev/block"}}
-	return pod
-}
+func blockPod() map[string]any { return devicePod("e2e-pod", "data", "/dev/block") }
 
 // xfs: the class names the filesystem by the parameter without a prefix.
 func (v *vendored) xfs(ctx context.Context) error {
@@ -141,10 +129,7 @@ func (v *vendored) xfs(ctx context.Context) error {
 	if err == nil {
 		err = v.wantMount(ctx, func(filesystem string, _ []string) bool { return filesystem == "xfs" })
 	}
-	if err != nil {
-		return err
-	}
-	return v.finish(ctx, p)
+	return v.finish(ctx, p, err)
 }
 
 // wantMount checks what the scenario's pod has at /data.
@@ -168,17 +153,13 @@ func (v *vendored) encryptedByTheCloud(ctx context.Context) error {
 	if err == nil {
 		err = v.write(ctx, p)
 	}
-	if err != nil {
-		return err
-	}
-	return v.finish(ctx, p)
+	return v.finish(ctx, p, err)
 }
 
 // readOnly: a pod that mounts its volume read-only cannot write.
 func (v *vendored) readOnly(ctx context.Context) error {
 	pod := newPod("e2e-pod", "data", "")
-	main := pod["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
-	main["volumeMounts"].([]any)[0].(map[string]any)["readOnly"] = true
+	mainOf(pod)["volumeMounts"].([]any)[0].(map[string]any)["readOnly"] = true
 	p, err := v.start(ctx, nil, v.claim(), pod)
 	if err != nil {
 		return err
@@ -191,7 +172,7 @@ func (v *vendored) readOnly(ctx context.Context) error {
 	if err := v.wantMount(ctx, func(_ string, options []string) bool { return slices.Contains(options, "ro") }); err != nil {
 		return err
 	}
-	return v.finish(ctx, p)
+	return v.finish(ctx, p, nil)
 }
 
 // statefulSet: the pod of a StatefulSet, whose user is not root, is deleted, and the next one has its data.
@@ -213,10 +194,7 @@ func (v *vendored) statefulSet(ctx context.Context) error {
 	if err == nil {
 		err = v.wantData(ctx, p, v.sums["sts-0"])
 	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(v.Delete(ctx, "statefulset", "sts"), v.finish(ctx, p))
+	return v.finishSet(ctx, p, err)
 }
 
 // untilNext waits until a pod of the same name has taken a pod's place, is ready, and is as wanted.
@@ -231,6 +209,13 @@ func (v *vendored) untilNext(ctx context.Context, before kube.Pod, wanted func(k
 		return p.Metadata.UID != before.Metadata.UID && p.Ready() && wanted(p), "on " + p.Spec.NodeName + ": " + p.State(), nil
 	})
 	return p, err
+}
+
+// sends lets the pods of the StatefulSet go to a node.
+func (v *vendored) sends(ctx context.Context, node string) error {
+	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"nodeSelector":{%q:%q}}}}}`, hostname, node)
+	_, err := v.Run(ctx, "patch", "statefulset", "sts", "--type", "merge", "--patch", patch)
+	return err
 }
 
 // statefulSetOf returns a StatefulSet of the scenario's class whose pods run as a user that is not root, on a node if one is named.

@@ -67,46 +67,37 @@ func (v *vendored) wantLUKS(ctx context.Context) error {
 	return errors.Join(err, disk.Close())
 }
 
-// luks: the life of an encrypted volume.
-func (v *vendored) luks(ctx context.Context) error {
-	if err := v.encrypts(ctx, "Delete"); err != nil {
-		return err
+// encrypted creates objects of which a pod uses an encrypted volume, and writes data to that.
+func (v *vendored) encrypted(ctx context.Context, reclaimPolicy, pod string, objects ...any) (kube.Pod, error) {
+	if err := v.encrypts(ctx, reclaimPolicy); err != nil {
+		return kube.Pod{}, err
 	}
-	p, err := v.created(ctx, "e2e-pod", v.claim(), newPod("e2e-pod", "data", ""))
+	p, err := v.created(ctx, pod, objects...)
 	if err == nil {
 		err = v.write(ctx, p)
 	}
 	if err == nil {
 		err = v.wantLUKS(ctx)
 	}
-	if err != nil {
-		return err
-	}
-	return v.finish(ctx, p)
+	return p, err
+}
+
+// luks: the life of an encrypted volume.
+func (v *vendored) luks(ctx context.Context) error {
+	p, err := v.encrypted(ctx, "Delete", "e2e-pod", v.claim(), newPod("e2e-pod", "data", ""))
+	return v.finish(ctx, p, err)
 }
 
 // luksMoves: an encrypted volume goes to another node and comes back.
 func (v *vendored) luksMoves(ctx context.Context) error {
-	if len(v.env.nodes) < 2 {
-		v.t.Skip("the cluster has one node: there is no other one to go to")
-	}
-	if err := v.encrypts(ctx, "Delete"); err != nil {
-		return err
-	}
+	v.wantTwoNodes()
 	first := v.env.nodes[0]
-	p, err := v.created(ctx, "sts-0", v.statefulSetOf(1, first))
-	if err == nil {
-		err = v.write(ctx, p)
-	}
-	if err == nil {
-		err = v.wantLUKS(ctx)
-	}
+	p, err := v.encrypted(ctx, "Delete", "sts-0", v.statefulSetOf(1, first))
 	for _, node := range []string{v.env.otherThan(first), first} {
 		if err != nil {
 			return err
 		}
-		patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"nodeSelector":{%q:%q}}}}}`, hostname, node)
-		if _, err := v.Run(ctx, "patch", "statefulset", "sts", "--type", "merge", "--patch", patch); err != nil {
+		if err := v.sends(ctx, node); err != nil {
 			return err
 		}
 		p, err = v.untilNext(ctx, p, func(next kube.Pod) bool { return next.Spec.NodeName == node })
@@ -117,24 +108,12 @@ func (v *vendored) luksMoves(ctx context.Context) error {
 			err = v.wantLUKS(ctx)
 		}
 	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(v.Delete(ctx, "statefulset", "sts"), v.finish(ctx, p))
+	return v.finishSet(ctx, p, err)
 }
 
 // luksRemounts: an encrypted volume whose PersistentVolume was deleted and is created again by hand has its data.
 func (v *vendored) luksRemounts(ctx context.Context) error {
-	if err := v.encrypts(ctx, "Retain"); err != nil {
-		return err
-	}
-	p, err := v.created(ctx, "e2e-pod", v.claim(), newPod("e2e-pod", "data", ""))
-	if err == nil {
-		err = v.write(ctx, p)
-	}
-	if err == nil {
-		err = v.wantLUKS(ctx)
-	}
+	p, err := v.encrypted(ctx, "Retain", "e2e-pod", v.claim(), newPod("e2e-pod", "data", ""))
 	if err != nil {
 		return err
 	}
@@ -157,7 +136,7 @@ func (v *vendored) luksRemounts(ctx context.Context) error {
 	if err := errors.Join(v.wantData(ctx, p, v.sums["e2e-pod"]), v.wantLUKS(ctx), v.reclaim(ctx, name, "Delete")); err != nil {
 		return err
 	}
-	return v.finish(ctx, p)
+	return v.finish(ctx, p, nil)
 }
 
 // volumeByHand is the PersistentVolume of an encrypted volume that exists.

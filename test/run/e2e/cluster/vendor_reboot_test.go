@@ -58,18 +58,13 @@ func (v *vendored) podOverReboot(ctx context.Context) error {
 	if err == nil {
 		err = v.wantData(ctx, after, v.sums["e2e-pod"])
 	}
-	if err != nil {
-		return err
-	}
-	return v.finish(ctx, after)
+	return v.finish(ctx, after, err)
 }
 
 // statefulSetOverReboot: while the machine is away its StatefulSet is kept off it. After the boot the pod runs on another machine
 // and has its data.
 func (v *vendored) statefulSetOverReboot(ctx context.Context) error {
-	if len(v.env.nodes) < 2 {
-		v.t.Skip("the cluster has one node: there is no other one to go to")
-	}
+	v.wantTwoNodes()
 	if err := v.class(ctx, "Delete", nil); err != nil {
 		return err
 	}
@@ -81,11 +76,7 @@ func (v *vendored) statefulSetOverReboot(ctx context.Context) error {
 		return err
 	}
 	other := v.env.otherThan(p.Spec.NodeName)
-	err = v.reboots(ctx, p, func() error {
-		patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"nodeSelector":{%q:%q}}}}}`, hostname, other)
-		_, err := v.Run(ctx, "patch", "statefulset", "sts", "--type", "merge", "--patch", patch)
-		return err
-	})
+	err = v.reboots(ctx, p, func() error { return v.sends(ctx, other) })
 	if err != nil {
 		return err
 	}
@@ -93,10 +84,7 @@ func (v *vendored) statefulSetOverReboot(ctx context.Context) error {
 	if err == nil {
 		err = v.wantData(ctx, p, v.sums["sts-0"])
 	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(v.Delete(ctx, "statefulset", "sts"), v.finish(ctx, p))
+	return v.finishSet(ctx, p, err)
 }
 
 // reboots stops the machine of a pod, does something when the cluster has noticed, and boots the machine and its Linode again.
@@ -125,7 +113,7 @@ func (v *vendored) reboots(ctx context.Context, p kube.Pod, meanwhile func() err
 			return err
 		}
 	}
-	if err := v.account.send(ctx, http.MethodPost, "linodes/"+linode+"/reboot", nil); err != nil {
+	if _, err := v.account.send(ctx, http.MethodPost, "linodes/"+linode+"/reboot", nil); err != nil {
 		return err
 	}
 	if err := inMachine(ctx, node, boot); err != nil {

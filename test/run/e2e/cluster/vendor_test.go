@@ -69,9 +69,7 @@ func TestVendor(t *testing.T) {
 		t.Fatalf("the scenarios are those of Linode's driver; this cluster has %s", s.env.cloud)
 	}
 	own := s.env.installation(t)
-	if err := s.underVendorsName(t, own); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.underVendorsName(t, own))
 	for _, c := range scenarios {
 		t.Run(c.name, func(t *testing.T) {
 			inner := &story{Client: s.env.namespace(t, "vendor"), t: t, env: s.env, sums: map[string]string{}}
@@ -83,9 +81,7 @@ func TestVendor(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			if err := c.run(v, t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.run(v, t.Context()))
 		})
 	}
 	if err := s.env.nothingLeft(t.Context()); err != nil {
@@ -188,12 +184,9 @@ func (v *vendored) created(ctx context.Context, pod string, objects ...any) (kub
 }
 
 // claimed returns the claim of a pod and its volume.
-func (v *vendored) claimed(ctx context.Context, p kube.Pod) (claim kube.Claim, pv kube.Volume, err error) {
+func (v *vendored) claimed(ctx context.Context, p kube.Pod) (kube.Claim, kube.Volume, error) {
 	name, _, _ := p.Claimed()
-	if claim, err = kube.Get[kube.Claim](ctx, v.Client, "pvc", name); err == nil {
-		pv, err = kube.Get[kube.Volume](ctx, v.Client, "pv", claim.Spec.VolumeName)
-	}
-	return claim, pv, err
+	return v.bound(ctx, name)
 }
 
 // linodeVolume is a volume of the account.
@@ -238,12 +231,23 @@ func (v *vendored) leave(ctx context.Context, p kube.Pod) error {
 	})
 }
 
-// finish is the end of each scenario: the pod goes, then the claim, then the volume.
-func (v *vendored) finish(ctx context.Context, p kube.Pod) error {
+// finish is the end of each scenario, unless it has failed: the pod goes, then the claim, then the volume.
+func (v *vendored) finish(ctx context.Context, p kube.Pod, failed error) error {
+	if failed != nil {
+		return failed
+	}
 	if err := v.leave(ctx, p); err != nil {
 		return err
 	}
 	return v.gone(ctx)
+}
+
+// finishSet is the same where the pod is one of the StatefulSet's.
+func (v *vendored) finishSet(ctx context.Context, p kube.Pod, failed error) error {
+	if failed != nil {
+		return failed
+	}
+	return errors.Join(v.Delete(ctx, "statefulset", "sts"), v.finish(ctx, p, nil))
 }
 
 // gone deletes the claims, and waits until the account has no volume with the scenario's tag.

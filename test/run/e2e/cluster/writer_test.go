@@ -35,9 +35,8 @@ type writer struct {
 // startWriter runs a writer on a claim of its name.
 func (s *story) startWriter(ctx context.Context, name string) (writer, error) {
 	pod := newPod(name, name, "")
-	spec := pod["spec"].(map[string]any)
-	spec["restartPolicy"] = "Never"
-	spec["containers"].([]any)[0].(map[string]any)["command"] = []string{"sh", "-c", writes}
+	pod["spec"].(map[string]any)["restartPolicy"] = "Never"
+	mainOf(pod)["command"] = []string{"sh", "-c", writes}
 	if err := s.Create(ctx, newClaim(claimOptions{name: name, class: s.env.classes["ext4"], size: s.env.round(256 * mib)})); err != nil {
 		return writer{}, err
 	}
@@ -94,6 +93,21 @@ func (s *story) stopWriter(ctx context.Context, w writer) error {
 		return err
 	}
 	return s.wantWritten(ctx, name)
+}
+
+// wholeWriter stops a writer, reads all that it has written through a new mount, and deletes everything.
+func (s *story) wholeWriter(ctx context.Context, w writer) error {
+	if err := s.stopWriter(ctx, w); err != nil {
+		return err
+	}
+	name := w.pod.Metadata.Name
+	if _, err := s.renewed(ctx, name, ""); err != nil {
+		return err
+	}
+	if err := s.wantWritten(ctx, name); err != nil {
+		return err
+	}
+	return s.everythingDeleted(ctx)
 }
 
 // wantWritten checks that each file of a writer is there with its content, and that none is left out. It logs the longest
