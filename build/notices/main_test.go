@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 // Every module that the programs link has a licence that is accepted, and its text is printed.
@@ -14,9 +16,7 @@ func TestThePrograms(t *testing.T) {
 		"../../cmd/node":       {"k8s.io/mount-utils", "Copyright 2009 The Go Authors"},
 	} {
 		var text strings.Builder
-		if err := run(t.Context(), &text, false, program); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, run(t.Context(), &text, false, program))
 		for _, want := range wants {
 			if !strings.Contains(text.String(), want) {
 				t.Errorf("the terms of %s do not have %q", program, want)
@@ -40,17 +40,11 @@ func TestWhatIsNotAcceptedIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := &module{name: "example.org/m v1", dir: t.TempDir(), texts: map[string]string{}, licences: map[string]bool{}}
 			sub := filepath.Join(m.dir, "sub")
-			if err := os.Mkdir(sub, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, os.Mkdir(sub, 0o700))
 			for file, text := range tc.files {
-				if err := os.WriteFile(filepath.Join(m.dir, file), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, os.WriteFile(filepath.Join(m.dir, file), []byte(text), 0o600))
 			}
-			if err := m.read(sub); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, m.read(sub))
 			err := m.check()
 			if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("the check = %v, want %q", err, tc.says)
@@ -69,9 +63,7 @@ func TestEachImageHasTheTerms(t *testing.T) {
 		var text [2]string
 		for i, path := range []string{file, file + ".dockerignore"} {
 			content, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			text[i] = string(content)
 		}
 		_, notices, _ := strings.Cut(text[0], "go run ./build/notices ")

@@ -31,8 +31,8 @@ func newPatient(t *testing.T, cloud string) *patient {
 	p.write("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n")
 	p.write("dev/loop-control", "")
 	p.write("proc/self/mountinfo", "")
-	p.failed(os.MkdirAll(p.path("sys/block"), 0o755))
-	p.failed(os.Mkdir(p.path("kubelet"), 0o755))
+	must(p, os.MkdirAll(p.path("sys/block"), 0o755))
+	must(p, os.Mkdir(p.path("kubelet"), 0o755))
 	for _, tool := range tools {
 		for _, program := range tool.programs {
 			p.write("bin/"+program, "#!/bin/sh\necho "+program+" 1.2.3\n")
@@ -40,18 +40,18 @@ func newPatient(t *testing.T, cloud string) *patient {
 	}
 	p.flags = []string{"--cloud=" + cloud, "--endpoint=unix://" + p.path("csi.sock"), "--kubelet-dir=" + p.path("kubelet")}
 	if cloud == "local" {
-		p.failed(os.Mkdir(p.path("pool"), 0o700))
-		p.failed(os.Mkdir(p.path("second"), 0o700))
+		must(p, os.Mkdir(p.path("pool"), 0o700))
+		must(p, os.Mkdir(p.path("second"), 0o700))
 		p.mount("pool", "second")
 		p.flags = append(p.flags, "--node-id=n", "--local-pool="+p.path("pool"), "--local-pool=second="+p.path("second"))
 		return p
 	}
 	account, err := accounts.Start(cloud, accounts.Options{Machines: 1})
-	p.failed(err)
+	must(p, err)
 	t.Cleanup(func() { _ = account.Close() })
-	p.failed(account.Listen(t.Context(), "127.0.0.1:0"))
+	must(p, account.Listen(t.Context(), "127.0.0.1:0"))
 	p.account = account
-	p.failed(os.Mkdir(p.path("by-id"), 0o755))
+	must(p, os.Mkdir(p.path("by-id"), 0o755))
 	p.flags = append(p.flags, "--device-dir="+p.path("by-id"), "--metadata-endpoint="+account.Metadata(account.Machines()[0]))
 	return p
 }
@@ -62,13 +62,13 @@ func (p *patient) path(name string) string { return filepath.Join(p.root, name) 
 func (p *patient) checks() []doctor.Check {
 	p.Helper()
 	cfg, err := parse(p.flags, nil, nil)
-	p.failed(err)
+	must(p, err)
 	return host{&cfg, p.root, p.path("bin")}.checks()
 }
 
 func (p *patient) write(name, text string) {
 	p.Helper()
-	p.failed(errors.Join(os.MkdirAll(filepath.Dir(p.path(name)), 0o755), os.WriteFile(p.path(name), []byte(text), 0o755)))
+	must(p, errors.Join(os.MkdirAll(filepath.Dir(p.path(name)), 0o755), os.WriteFile(p.path(name), []byte(text), 0o755)))
 }
 
 // mount writes a mount table with filesystems at these folders of the machine.
@@ -81,22 +81,15 @@ func (p *patient) mount(folders ...string) {
 	mounts.Write(p, p.path("proc/self/mountinfo"), folders...)
 }
 
-func (p *patient) remove(name string) { p.Helper(); p.failed(os.RemoveAll(p.path(name))) }
+func (p *patient) remove(name string) { p.Helper(); must(p, os.RemoveAll(p.path(name))) }
 
 // disk adds a disk with the serial of a virtio disk, and a link to another kernel name.
 func (p *patient) disk(kernel, serial, link, to string) {
 	p.Helper()
 	p.write("sys/block/"+kernel+"/serial", serial)
-	p.failed(os.MkdirAll(p.path("sys/block/"+kernel+"/device"), 0o755))
-	p.failed(os.Symlink("../../../bus/virtio", p.path("sys/block/"+kernel+"/device/subsystem")))
-	p.failed(os.Symlink("../../"+to, p.path("by-id/"+link)))
-}
-
-func (p *patient) failed(err error) {
-	p.Helper()
-	if err != nil {
-		p.Fatal(err)
-	}
+	must(p, os.MkdirAll(p.path("sys/block/"+kernel+"/device"), 0o755))
+	must(p, os.Symlink("../../../bus/virtio", p.path("sys/block/"+kernel+"/device/subsystem")))
+	must(p, os.Symlink("../../"+to, p.path("by-id/"+link)))
 }
 
 // TestDoctorFindsWhatIsWrongWithAMachine: each planted fault is found, with its remedy, and nothing else is.
@@ -140,7 +133,7 @@ func TestDoctorFindsWhatIsWrongWithAMachine(t *testing.T) {
 			p.flags = append(p.flags[:len(p.flags)-2], "--local-pool=lvm:absent")
 		}, "pool", wrong, fault.PoolUnusable, "absent", ""},
 		"nothing, on local":    {"local", func(*patient) {}, "pool", doctor.OK, "", "", ""},
-		"a pool for everybody": {"local", func(p *patient) { p.failed(os.Chmod(p.path("pool"), 0o777)) }, "pool", wrong, fault.PoolUnusable, "0777", "chmod 0700"},
+		"a pool for everybody": {"local", func(p *patient) { must(p, os.Chmod(p.path("pool"), 0o777)) }, "pool", wrong, fault.PoolUnusable, "0777", "chmod 0700"},
 		"one of two pools": {"local", func(p *patient) { p.mount("pool") },
 			"pool second", warning, fault.PoolUnusable, "no filesystem is mounted", "a node without this pool needs nothing"},
 		"a pool that is not mounted": {"local", func(p *patient) {

@@ -25,7 +25,7 @@ func TestDoctorIsAsFrozen(t *testing.T) {
 	report := doctor.Examine(t.Context(), p.checks())
 	for _, output := range []string{"json", "table"} {
 		var out bytes.Buffer
-		p.failed(report.Print(&out, output))
+		must(t, report.Print(&out, output))
 		golden.Check(t, "doctor."+output, out.String(), p.root)
 	}
 }

@@ -76,18 +76,14 @@ func TestTheErrorNamesTheFlagsThatReplaceTheService(t *testing.T) {
 // kubelet's probe, which finds no socket meanwhile, came first, the program would end with success and without that error.
 func TestTheProgramEndsBeforeTheProbeEndsIt(t *testing.T) {
 	manifest, err := os.ReadFile("../../deploy/base/node/daemonset.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	probe := regexp.MustCompile(`livenessProbe:[^-]*initialDelaySeconds: (\d+)\s+periodSeconds: (\d+)\s+timeoutSeconds: \d+\s+failureThreshold: (\d+)`).FindSubmatch(manifest)
 	if probe == nil {
 		t.Fatal("found no probe")
 	}
 	seconds := func(i int) time.Duration {
 		n, err := strconv.Atoi(string(probe[i]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return time.Duration(n) * time.Second
 	}
 	killed := seconds(1) + seconds(2)*(seconds(3)/time.Second-1)

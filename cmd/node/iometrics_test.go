@@ -27,9 +27,7 @@ func TestEachStagedVolumeHasTheKernelsCounters(t *testing.T) {
 		{Volume: "b"},
 	}
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(&ioMetrics{func() []node.Staged { return staged }}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, registry.Register(&ioMetrics{func() []node.Staged { return staged }}))
 	want := metrics.Samples{
 		`cloudblock_volume_info{csi_volume_handle="a",encryption="luks",filesystem="xfs"}`:   1,
 		`cloudblock_volume_info{csi_volume_handle="b",encryption="none",filesystem="block"}`: 1,

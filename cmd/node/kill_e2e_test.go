@@ -22,11 +22,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
-	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
-
-var must = expect.NoError
 
 // TestIdleNodeProgramIsSmall checks the limits of the design: at most 16 MiB stripped, at most 20 MiB of memory when idle.
 func TestIdleNodeProgramIsSmall(t *testing.T) {
@@ -184,19 +182,8 @@ func tempDir(t *testing.T) string {
 				}
 			}
 		}
-		files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
-		for _, file := range files {
-			if data, err := os.ReadFile(file); err != nil || !strings.HasPrefix(string(data), dir+"/") {
-				continue
-			}
-			t.Errorf("%s is left over", strings.Split(file, "/")[3])
-			f, err := os.Open("/dev/" + strings.Split(file, "/")[3])
-			if err == nil {
-				err = errors.Join(unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0), f.Close())
-			}
-			if err != nil {
-				t.Error(err)
-			}
+		for _, loop := range loops.Below(dir) {
+			t.Errorf("%s is left over: %v", loop, loops.Detach(loop))
 		}
 		os.RemoveAll(dir)
 	})

@@ -11,10 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/container-storage-interface/spec/lib/go/csi"
-
-	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 )
 
 // TestTwoNodeProgramsOnOneNode: of two real programs on one pool the second has no socket until the first has ended, by SIGKILL
@@ -65,22 +61,9 @@ func TestChildrenDoNotInheritTheLock(t *testing.T) {
 	must(t, os.Mkdir(programs, 0o700))
 	script := "#!/bin/sh\nls -l /proc/$$/fd >" + fds + "\nexec " + mkfs + " \"$@\"\n"
 	must(t, os.WriteFile(filepath.Join(programs, "mkfs.ext4"), []byte(script), 0o700))
-	p := &program{t: t, dir: dir, binary: build(t, dir), path: programs + ":" + os.Getenv("PATH")}
-	client, _ := p.start()
-	store := openPool(t, dir)
-	r, err := store.Create(t.Context(), pool.NewVolume{Name: "v", Size: 64 << 20})
-	must(t, err)
-	id, staging := store.Handle(r.ID).String(), filepath.Join(dir, "staging")
-	must(t, os.Mkdir(staging, 0o700))
-	_, err = client.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
-		VolumeId: id, StagingTargetPath: staging, VolumeCapability: &csi.VolumeCapability{
-			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
-			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
-		},
-	})
-	must(t, err)
-	_, err = client.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: id, StagingTargetPath: staging})
-	must(t, err)
+	v := (&program{t: t, dir: dir, binary: build(t, dir), path: programs + ":" + os.Getenv("PATH")}).newVolume()
+	must(t, v.stage("ext4"))
+	v.gone()
 	text, err := os.ReadFile(fds)
 	must(t, err)
 	if strings.Contains(string(text), filepath.Join(dir, "pool")+"\n") || !strings.Contains(string(text), "->") {

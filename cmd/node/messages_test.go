@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 func TestAnUnknownCommandIsNamed(t *testing.T) {
@@ -34,9 +36,7 @@ func TestAMissingKubeletFolderIsAWarning(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "kubelet")
 	for folder, want := range map[string]bool{missing: true, t.TempDir(): false} {
 		_, log, stop := start(t, fakePath(t, everyTool()...), "--kubelet-dir="+folder)
-		if err := stop(); err != nil {
-			t.Errorf("run = %v, want no error", err)
-		}
+		expect.Kind(t, "run", stop(), fault.None)
 		if got := strings.Contains(log.String(), "--kubelet-dir"); got != want {
 			t.Errorf("a word about --kubelet-dir=%s: %t, want %t:\n%s", folder, got, want, log.String())
 		}
@@ -49,9 +49,7 @@ func TestItSaysWhomItAsks(t *testing.T) {
 	ctx, cancel := log.Until(t.Context(), "asking the metadata service")
 	defer cancel()
 	args := []string{"--cloud=yandex", "--metadata-endpoint=http://127.0.0.1:1", "--endpoint=" + drivertest.Endpoint(t)}
-	if err := run(ctx, args, fakePath(t, everyTool()...), &bytes.Buffer{}, &log); err != nil {
-		t.Errorf("run that was stopped = %v, want no error", err)
-	}
+	expect.Kind(t, "run that was stopped", run(ctx, args, fakePath(t, everyTool()...), &bytes.Buffer{}, &log), fault.None)
 	if got := log.String(); !strings.Contains(got, "asking the metadata service") || !strings.Contains(got, `"at":"http://127.0.0.1:1"`) {
 		t.Errorf("the log does not say whom it asks:\n%s", got)
 	}

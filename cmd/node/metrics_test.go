@@ -17,9 +17,7 @@ func TestHealthIsCountedByReason(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	observed, lines := observer.New(zap.WarnLevel)
 	m, err := newMetrics(registry, zap.New(observed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const dead, gone = `cloudblock_volume_abnormal{reason="FilesystemDead"}`, `cloudblock_volume_abnormal{reason="DeviceGone"}`
 	first := metrics.Of(t, registry)
 	first.Want(t, metrics.Samples{dead: 0, gone: 0, "cloudblock_operation_oldest_seconds": 0})
@@ -48,9 +46,7 @@ func TestHealthIsCountedByReason(t *testing.T) {
 func TestSlotsAreShownWhileTheyCanBeRead(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	var failed error
-	if err := registry.Register(&slotMetrics{log: zap.NewNop(), slots: func() (int64, int64, error) { return 15, 4, failed }}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, registry.Register(&slotMetrics{log: zap.NewNop(), slots: func() (int64, int64, error) { return 15, 4, failed }}))
 	metrics.Of(t, registry).Want(t, metrics.Samples{"cloudblock_attach_slots": 15, "cloudblock_attach_slots_used": 4})
 	failed = errors.New("no /sys")
 	if got := metrics.Of(t, registry); len(got) > 0 {

@@ -18,8 +18,11 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
+
+var must = expect.NoError
 
 func TestVersionNeedsNothing(t *testing.T) {
 	var out bytes.Buffer
@@ -36,9 +39,7 @@ func fakePath(t *testing.T, programs ...string) driver.Environment {
 	t.Helper()
 	dir := t.TempDir()
 	for _, p := range programs {
-		if err := os.WriteFile(filepath.Join(dir, p), []byte("#!/bin/false\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, p), []byte("#!/bin/false\n"), 0o755))
 	}
 	return driver.Environment{"PATH=" + dir}
 }
@@ -88,22 +89,16 @@ func startWith(t *testing.T, environ driver.Environment, more ...string) (csi.No
 func TestRunServesTheNodeServiceUntilItIsToldToStop(t *testing.T) {
 	client, log, stop := start(t, fakePath(t, everyTool()...), "--max-volumes=9", "--topology-key=x.example/node=node")
 	info, err := client.NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := info.GetAccessibleTopology().GetSegments()["x.example/node"]; info.GetNodeId() != "node-a" || got != "node-a" || info.GetMaxVolumesPerNode() != 9 {
 		t.Errorf("NodeGetInfo = %v, want node-a, its topology and 9 volumes", info)
 	}
 	caps, err := client.NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, want := len(caps.GetCapabilities()), len(driver.NodeCapabilities(true)); got != want || got == 0 {
 		t.Errorf("NodeGetCapabilities lists %d, want %d", got, want)
 	}
-	if err := stop(); err != nil {
-		t.Errorf("run after its context ended = %v, want no error", err)
-	}
+	expect.Kind(t, "run after its context ended", stop(), fault.None)
 	if strings.Contains(log.String(), "not on PATH") {
 		t.Errorf("the log complains about missing programs:\n%s", log.String())
 	}
@@ -112,9 +107,7 @@ func TestRunServesTheNodeServiceUntilItIsToldToStop(t *testing.T) {
 func TestAPoolOfAnotherNodeIsRefusedAtStart(t *testing.T) {
 	pool := newPool(t)
 	_, _, stop := startWith(t, fakePath(t, everyTool()...), "--cloud=local", "--local-pool="+pool, "--node-id=a")
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stop())
 	args := []string{"--cloud=local", "--local-pool=" + pool, "--node-id=b", "--endpoint=" + drivertest.Endpoint(t)}
 	if err := run(t.Context(), args, fakePath(t, everyTool()...), &bytes.Buffer{}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "--local-pool") {
 		t.Errorf("run on the pool of another node = %v, want an error that names the flag", err)
@@ -125,9 +118,7 @@ func TestAPoolOfAnotherNodeIsRefusedAtStart(t *testing.T) {
 func TestAPoolThatIsNotHereIsAWarning(t *testing.T) {
 	bare := t.TempDir()
 	_, log, stop := start(t, fakePath(t, everyTool()...), "--local-pool=fast="+bare)
-	if err := stop(); err != nil {
-		t.Errorf("run = %v, want no error", err)
-	}
+	expect.Kind(t, "run", stop(), fault.None)
 	if got := log.String(); strings.Count(got, "pool is not open") != 1 || !strings.Contains(got, "no filesystem is mounted at "+bare) {
 		t.Errorf("the log does not say once that the pool is not there:\n%s", got)
 	}
@@ -168,9 +159,7 @@ func TestANodeOfACloudIsWhoTheMetadataServiceSays(t *testing.T) {
 			if err != nil || !proto.Equal(info, tc.want) {
 				t.Errorf("NodeGetInfo = %v, %v, want %v", info, err, tc.want)
 			}
-			if err := stop(); err != nil {
-				t.Errorf("run = %v, want no error", err)
-			}
+			expect.Kind(t, "run", stop(), fault.None)
 		})
 	}
 }

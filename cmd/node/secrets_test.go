@@ -24,16 +24,12 @@ func TestTheNodeProgramShowsNoSecretOfACall(t *testing.T) {
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if err := os.Mkdir(kubelet, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(kubelet, 0o700))
 	endpoint := drivertest.Endpoint(t)
 	cmd := exec.CommandContext(t.Context(), binary, "--cloud=local", "--local-pool="+pool, "--node-id=node-a",
 		"--kubelet-dir="+kubelet, "--endpoint="+endpoint, "--http-endpoint="+address, "--log-level=debug")
 	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, append(os.Environ(), fakePath(t, everyTool()...)...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	conn := drivertest.Dial(t, endpoint)
 	drivertest.Ready(t, conn)
@@ -48,9 +44,7 @@ func TestTheNodeProgramShowsNoSecretOfACall(t *testing.T) {
 	}
 	for _, file := range []string{"cmdline", "environ", "limits"} {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", cmd.Process.Pid, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		seen[file] = string(text)
 	}
 	if core := regexp.MustCompile(`(?m)^Max core file size +0 +0 `); !core.MatchString(seen["limits"]) {
@@ -67,19 +61,7 @@ func TestTheNodeProgramShowsNoSecretOfACall(t *testing.T) {
 	if !strings.Contains(seen["the log"], `"method":"NodeStageVolume"`) || !strings.Contains(seen["/metrics"], `method="NodeStageVolume"`) {
 		t.Errorf("the test does not see what it should:\n%s", seen["the log"])
 	}
-	for _, folder := range []string{pool, kubelet} {
-		err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
-			if err != nil || !entry.Type().IsRegular() {
-				return err
-			}
-			text, err := os.ReadFile(path)
-			if strings.Contains(string(text), canary) {
-				t.Errorf("the canary is in %s", path)
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+	if found := append(drivertest.FilesWith(t, pool, canary), drivertest.FilesWith(t, kubelet, canary)...); len(found) > 0 {
+		t.Errorf("the canary is in %v", found)
 	}
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
 // staged is a volume that the real node program has staged, and the pool for the controller's part.
@@ -34,35 +35,32 @@ func stagedVolume(t *testing.T, fs string) *staged {
 // stagedVolumeIn is stagedVolume in a folder that may have the disk of the pool.
 func stagedVolumeIn(t *testing.T, dir, fs string) *staged {
 	t.Helper()
-	v := &staged{program: &program{t: t, dir: dir, binary: build(t, dir)}, staging: filepath.Join(dir, "staging")}
-	v.client, v.kill = v.start()
-	v.store = openPool(t, dir)
-	r, err := v.store.Create(t.Context(), pool.NewVolume{Name: "v", Size: 320 << 20})
-	must(t, err)
-	v.id = r.ID
-	must(t, os.MkdirAll(v.staging, 0o700))
+	v := (&program{t: t, dir: dir, binary: build(t, dir)}).newVolume()
 	must(t, v.stage(fs))
 	return v
 }
 
+// newVolume starts the program and makes a volume, which is not staged.
+func (p *program) newVolume() *staged {
+	p.t.Helper()
+	v := &staged{program: p, staging: filepath.Join(p.dir, "staging")}
+	v.client, v.kill = v.start()
+	v.store = openPool(p.t, p.dir)
+	r, err := v.store.Create(p.t.Context(), pool.NewVolume{Name: "v", Size: 320 << 20})
+	must(p.t, err)
+	v.id = r.ID
+	must(p.t, os.MkdirAll(v.staging, 0o700))
+	return v
+}
+
 func (v *staged) stage(fs string) error {
-	capability := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER}}
-	capability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
-	if fs != "" {
-		capability.AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fs}}
-	}
 	_, err := v.client.NodeStageVolume(v.t.Context(), &csi.NodeStageVolumeRequest{
-		VolumeId: v.store.Handle(v.id).String(), StagingTargetPath: v.staging, VolumeCapability: capability,
+		VolumeId: v.store.Handle(v.id).String(), StagingTargetPath: v.staging, VolumeCapability: programs.Claim{Filesystem: fs}.Capability(),
 	})
 	return err
 }
 
-func command(t *testing.T, name string, args ...string) {
-	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
-	}
-}
+var command = expect.Run
 
 // gone unstages the volume.
 func (v *staged) gone() {

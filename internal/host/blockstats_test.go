@@ -10,7 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 // statText has a different number in each field.
 const statText = "       1        2        3        4        5        6        7        8        9       10       11       12       13       14       15       16       17\n"
@@ -66,17 +69,13 @@ func FuzzParseBlockStats(f *testing.F) {
 func fakeDevice(t *testing.T, dir, kernel, number, stat string) {
 	t.Helper()
 	device := filepath.Join(dir, "devices", kernel)
-	for _, err := range []error{
+	must(t, errors.Join(
 		os.MkdirAll(filepath.Join(device, "slaves"), 0o700),
 		os.WriteFile(filepath.Join(device, "dev"), []byte(number+"\n"), 0o600),
 		os.WriteFile(filepath.Join(device, "stat"), []byte(stat), 0o600),
 		os.MkdirAll(filepath.Join(dir, "dev/block"), 0o700),
 		os.Symlink(device, filepath.Join(dir, "dev/block", number)),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	))
 }
 
 func TestCountersAndStackInSysfs(t *testing.T) {
@@ -87,13 +86,9 @@ func TestCountersAndStackInSysfs(t *testing.T) {
 	fakeDevice(t, dir, "dm-0", "253:0", statText)
 	fakeDevice(t, dir, "dm-1", "253:1", statText)
 	for above, below := range map[string]string{"dm-1": "dm-0", "dm-0": "vdb"} {
-		if err := os.Symlink(filepath.Join(dir, "devices", below), filepath.Join(dir, "devices", above, "slaves", below)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(filepath.Join(dir, "devices", below), filepath.Join(dir, "devices", above, "slaves", below)))
 	}
-	if err := os.Symlink("../../gone", filepath.Join(dir, "devices/dm-1/slaves/vdz")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("../../gone", filepath.Join(dir, "devices/dm-1/slaves/vdz")))
 	disk, mapping, top := unix.Mkdev(254, 16), unix.Mkdev(253, 0), unix.Mkdev(253, 1)
 	if got, ok, err := sysfs.BlockStats(disk); !ok || err != nil || got.InFlight != 9 {
 		t.Errorf("BlockStats = %+v, %v, %v", got, ok, err)
@@ -112,14 +107,10 @@ func TestCountersAndStackInSysfs(t *testing.T) {
 	}
 	for device, uuid := range map[string]string{"dm-0": "LVM-x", "dm-1": "CRYPT-LUKS2-x"} {
 		class := filepath.Join(dir, "class/block", device)
-		for _, err := range []error{
+		must(t, errors.Join(
 			os.MkdirAll(filepath.Join(dir, "devices", device, "dm"), 0o700), os.MkdirAll(filepath.Dir(class), 0o700),
 			os.WriteFile(filepath.Join(dir, "devices", device, "dm/uuid"), []byte(uuid+"\n"), 0o600), os.Symlink(filepath.Join(dir, "devices", device), class),
-		} {
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
+		))
 	}
 	if got := sysfs.Mapped(func(uuid string) bool { return uuid == "LVM-x" }); len(got) != 1 || got[0] != mapping {
 		t.Errorf("Mapped = %v, want %d", got, mapping)

@@ -13,7 +13,10 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 const (
 	podUID   = "1b9c0b5e-6f0a-4b53-9d6b-0c1f7a2d4e11"
@@ -26,12 +29,8 @@ func cgroups(t *testing.T, dirs ...string) host.Cgroups {
 	root := t.TempDir()
 	for _, dir := range dirs {
 		for path := filepath.Join(root, dir); path != root; path = filepath.Dir(path) {
-			if err := os.MkdirAll(path, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(path, "io.max"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.MkdirAll(path, 0o700))
+			must(t, os.WriteFile(filepath.Join(path, "io.max"), nil, 0o600))
 		}
 	}
 	return host.Cgroups(root)
@@ -125,22 +124,16 @@ func TestLinesOfIOMax(t *testing.T) {
 			t.Errorf("Limit(%+v) wrote %q, %v, want %q", limits, got, err, want)
 		}
 	}
-	if err := root.Unlimit(podUID, unix.Mkdev(253, 77)); err != nil {
-		t.Errorf("Unlimit of a device without limits = %v", err)
-	}
+	expect.Kind(t, "Unlimit of a device without limits", root.Unlimit(podUID, unix.Mkdev(253, 77)), fault.None)
 	if got, _ := os.ReadFile(filepath.Join(dir, "io.max")); len(got) == 0 {
 		t.Error("Unlimit of another device has changed the limits")
 	}
-	if err := root.Unlimit(podUID, unix.Mkdev(253, 7)); err != nil {
-		t.Errorf("Unlimit = %v", err)
-	}
+	expect.Kind(t, "Unlimit", root.Unlimit(podUID, unix.Mkdev(253, 7)), fault.None)
 	// A file keeps the line, the kernel removes it.
 	if got, _ := os.ReadFile(filepath.Join(dir, "io.max")); string(got) != "253:7 rbps=max wbps=max riops=max wiops=max\n" {
 		t.Errorf("Unlimit wrote %q", got)
 	}
-	if err := root.Unlimit("another", unix.Mkdev(253, 7)); err != nil {
-		t.Errorf("Unlimit of a pod that has ended = %v", err)
-	}
+	expect.Kind(t, "Unlimit of a pod that has ended", root.Unlimit("another", unix.Mkdev(253, 7)), fault.None)
 }
 
 // P12: limits that do not hold are refused, and no file takes the place of what a cgroup lacks.
@@ -149,21 +142,11 @@ func TestLimitsThatCannotBeSet(t *testing.T) {
 	dir, number := filepath.Join(string(root), "kubepods/pod"+podUID), unix.Mkdev(8, 0)
 	file := filepath.Join(dir, "io.max")
 	// It takes everything and keeps nothing.
-	if err := errors.Join(os.Remove(file), os.Symlink("/dev/null", file)); err != nil {
-		t.Fatal(err)
-	}
-	if err := root.Limit(dir, number, host.IOMax{ReadIOPS: 10}); !errors.Is(err, fault.NoIOLimits) {
-		t.Errorf("Limit that the kernel ignores = %v, want %v", err, fault.NoIOLimits)
-	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	if err := root.Limit(dir, number, host.IOMax{ReadIOPS: 10}); !errors.Is(err, fault.NoIOLimits) {
-		t.Errorf("Limit without the io controller = %v, want %v", err, fault.NoIOLimits)
-	}
-	if err := root.Unlimit(podUID, number); err != nil {
-		t.Errorf("Unlimit without the io controller = %v", err)
-	}
+	must(t, errors.Join(os.Remove(file), os.Symlink("/dev/null", file)))
+	expect.Reason(t, "Limit that the kernel ignores", root.Limit(dir, number, host.IOMax{ReadIOPS: 10}), fault.NoIOLimits)
+	must(t, os.Remove(file))
+	expect.Reason(t, "Limit without the io controller", root.Limit(dir, number, host.IOMax{ReadIOPS: 10}), fault.NoIOLimits)
+	expect.Kind(t, "Unlimit without the io controller", root.Unlimit(podUID, number), fault.None)
 	if _, err := os.Lstat(file); err == nil {
 		t.Error("io.max has been created")
 	}

@@ -34,24 +34,15 @@ func (s sysTree) device(kernel, number string) {
 
 func (s sysTree) file(path, text string) {
 	s.t.Helper()
-	must := func(err error) {
-		if err != nil {
-			s.t.Fatal(err)
-		}
-	}
-	must(os.MkdirAll(filepath.Dir(filepath.Join(s.dir, path)), 0o700))
-	must(os.WriteFile(filepath.Join(s.dir, path), []byte(text), 0o600))
+	must(s.t, os.MkdirAll(filepath.Dir(filepath.Join(s.dir, path)), 0o700))
+	must(s.t, os.WriteFile(filepath.Join(s.dir, path), []byte(text), 0o600))
 }
 
 func (s sysTree) link(path, to string) {
 	s.t.Helper()
 	full := filepath.Join(s.dir, path)
-	if err := os.MkdirAll(filepath.Dir(full), 0o700); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.Symlink(to, full); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, os.MkdirAll(filepath.Dir(full), 0o700))
+	must(s.t, os.Symlink(to, full))
 }
 
 // F8: a mapping belongs to a disk only if the node has the disk and the kernel has the mapping on it.

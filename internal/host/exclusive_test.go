@@ -14,14 +14,10 @@ import (
 // udev reads a device again when a descriptor for writing is closed, and each stage holds its device for a moment.
 func TestADeviceIsHeldForReadingOnly(t *testing.T) {
 	dev, err := os.Create(filepath.Join(t.TempDir(), "device"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = dev.Close() }()
 	x, err := Hold(t.Context(), dev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = x.Close() }()
 	flags, err := unix.FcntlInt(x.Fd(), unix.F_GETFL, 0)
 	if err != nil || flags&unix.O_ACCMODE != unix.O_RDONLY {
@@ -36,30 +32,20 @@ func TestACloseThatHangsStopsNoProgram(t *testing.T) {
 		t.Skip("takes as long as the hold")
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = listener.Close() }()
 	from, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	to, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	hangs, err := from.(*net.TCPConn).File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = from.Close()
 	fd := int(hangs.Fd())
 	for err == nil {
 		_, err = unix.SendmsgN(fd, make([]byte, 1<<16), nil, nil, unix.MSG_DONTWAIT)
 	}
-	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 60}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 60}))
 	closed := make(chan error, 1)
 	go func() { closed <- Exclusive{hangs}.Close() }()
 	for closing := false; !closing; {

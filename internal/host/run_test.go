@@ -25,9 +25,7 @@ func TestPrograms(t *testing.T) {
 	})
 	t.Run("files and standard input arrive", func(t *testing.T) {
 		f, err := os.Open("run.go")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer func() { _ = f.Close() }()
 		out, err := r.Run(t.Context(), Command{Name: "cat", Args: []string{"-", ChildFile}, Files: []*os.File{f}, Stdin: strings.NewReader("secret\n")})
 		if err != nil || !strings.HasPrefix(string(out.Stdout), "secret\npackage host") {
@@ -101,28 +99,20 @@ func TestRunScriptAsNode(t *testing.T) {
 // that the next node program has staged.
 func TestNoCommandOutlivesAKilledProgram(t *testing.T) {
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = read.Close() }()
 	node := exec.Command(os.Args[0], "-test.run=^TestRunScriptAsNode$")
 	fifo := "/proc/" + strconv.Itoa(os.Getpid()) + "/fd/" + strconv.Itoa(int(write.Fd()))
 	// Only the command has the pipe open once this process has closed it: the command's end is the EOF here.
 	node.Env = append(os.Environ(), runnerHelper+"=exec 9>"+fifo+"; echo runs >&9; exec sleep 600")
-	if err := node.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, node.Start())
 	line, err := bufio.NewReader(read).ReadString('\n')
 	if err != nil || line != "runs\n" {
 		t.Fatalf("the command said %q, %v", line, err)
 	}
-	if err := errors.Join(write.Close(), node.Process.Kill()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(write.Close(), node.Process.Kill()))
 	_ = node.Wait()
-	if err := read.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, read.SetReadDeadline(time.Now().Add(5*time.Second)))
 	if n, err := read.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("after the node program was killed: read %d, %v, want EOF: the command still runs", n, err)
 	}

@@ -20,9 +20,7 @@ type counters struct {
 func (c counters) set(reads, writes, discards, flushes, inFlight int) {
 	c.t.Helper()
 	text := fmt.Sprintf("%d 0 0 0 %d 0 0 0 %d 0 0 %d 0 0 0 %d 0\n", reads, writes, inFlight, discards, flushes)
-	if err := os.WriteFile(filepath.Join(c.dir, "devices/loop1/stat"), []byte(text), 0o600); err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, os.WriteFile(filepath.Join(c.dir, "devices/loop1/stat"), []byte(text), 0o600))
 }
 
 // A device is stalled when it has completed nothing for 30 s with requests in flight; any request that it completes, and a moment
@@ -105,9 +103,7 @@ func TestAForgottenDeviceStartsFromZero(t *testing.T) {
 		if got, stalled := s.Read(device); stalled {
 			t.Errorf("a forgotten device is stalled: %+v", got)
 		}
-		if err := os.Remove(filepath.Join(dir, "devices/loop1/stat")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(filepath.Join(dir, "devices/loop1/stat")))
 		time.Sleep(StallTime)
 		if got, stalled := s.Read(device); stalled {
 			t.Errorf("a device that is gone is stalled: %+v", got)

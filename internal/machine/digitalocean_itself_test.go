@@ -25,13 +25,9 @@ func TestADropletKnowsItselfWithoutTheService(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			dmi := filepath.Join(root, "sys/devices/virtual/dmi/id")
-			if err := os.MkdirAll(dmi, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.MkdirAll(dmi, 0o755))
 			for file, text := range map[string]string{"sys_vendor": tc.vendor, "product_serial": tc.serial} {
-				if err := os.WriteFile(filepath.Join(dmi, file), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(filepath.Join(dmi, file), []byte(text), 0o600))
 			}
 			got, err := machine.DigitalOceanItself(root)
 			if got != tc.want || fault.Of(err) != tc.kind {

@@ -75,12 +75,8 @@ func TestALinodeKnowsItselfWithoutTheService(t *testing.T) {
 			root := t.TempDir()
 			for path, text := range map[string]string{"sys/devices/virtual/dmi/id/product_serial": tc.serial, "proc/meminfo": tc.meminfo} {
 				path = filepath.Join(root, path)
-				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				must(t, os.WriteFile(path, []byte(text), 0o600))
 			}
 			got, err := machine.LinodeItself(root)
 			if got != tc.want || fault.Of(err) != tc.kind {

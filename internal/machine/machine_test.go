@@ -11,7 +11,10 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/machine"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 // service returns the URL of a service that answers these paths with these texts, and others with 404 as the real one does.
 func service(t *testing.T, answers map[string]string) string {

@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 // yandexService answers paths below computeMetadata/v1/ if the request has the right header.
 func yandexService(t *testing.T, answers map[string]string) string {
@@ -37,12 +40,8 @@ func machineWith(t *testing.T, model, cpus string, virtio ...int) (root string) 
 	root = t.TempDir()
 	write := func(name, text string) {
 		name = filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(name), 0o700))
+		must(t, os.WriteFile(name, []byte(text+"\n"), 0o600))
 	}
 	write("sys/devices/system/cpu/present", cpus)
 	if model != "" {
@@ -141,9 +140,7 @@ func TestPlacesOfYandexMachinesOfLaterGenerations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := machineWith(t, iceLake, tc.cpus, tc.virtio...)
 			if tc.uefi {
-				if err := os.MkdirAll(filepath.Join(root, "sys/firmware/efi"), 0o700); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.MkdirAll(filepath.Join(root, "sys/firmware/efi"), 0o700))
 			}
 			got, err := YandexBelow(t.Context(), base, root)
 			if got.MaxDisks != tc.want || err != nil {

@@ -12,13 +12,14 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 )
 
 // A bad disk is a loop device over a file of a FUSE filesystem in which one byte cannot be read or written. A process
@@ -45,9 +46,7 @@ func newBadDisk(t *testing.T, size int64) (badDisk, *loopDevice) {
 	dir := t.TempDir()
 	back, err1 := os.Create(filepath.Join(dir, "back"))
 	bad, err2 := os.Create(filepath.Join(dir, "bad"))
-	if err := errors.Join(err1, err2, os.Mkdir(filepath.Join(dir, "mnt"), 0o755), back.Truncate(size)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(err1, err2, os.Mkdir(filepath.Join(dir, "mnt"), 0o755), back.Truncate(size)))
 	d := badDisk{t, back, bad}
 	d.unreadable(-1)
 	d.unwritable(-1)
@@ -57,9 +56,7 @@ func newBadDisk(t *testing.T, size int64) (badDisk, *loopDevice) {
 	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt from the keyboard is for the test
 	life, err1 := server.StdinPipe()
 	says, err2 := server.StdoutPipe()
-	if err := errors.Join(err1, err2, server.Start()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(err1, err2, server.Start()))
 	t.Cleanup(func() {
 		_ = life.Close() // the server frees everything and ends
 		if err := errors.Join(server.Wait(), back.Close(), bad.Close()); err != nil {
@@ -88,9 +85,7 @@ func (d badDisk) set(where, at int64) {
 // wipe makes the disk blank again.
 func (d badDisk) wipe(size int64) {
 	d.t.Helper()
-	if err := errors.Join(d.back.Truncate(0), d.back.Truncate(size)); err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, errors.Join(d.back.Truncate(0), d.back.Truncate(size)))
 }
 
 // badFile is the file as its server sees it.
@@ -167,32 +162,8 @@ func serveBadDisk(dir string) error {
 	fmt.Print(serving)
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends
 	// Still serving, so that no read below waits for ever. The end of this process ends the connection.
-	return errors.Join(detachLoopsBelow(mnt), unix.Unmount(mnt, unix.MNT_DETACH))
-}
-
-// detachLoopsBelow detaches the loop devices of the files in a folder.
-func detachLoopsBelow(dir string) error {
-	var errs []error
-	for _, loop := range loopsBelow(dir) {
-		f, err := os.Open(loop)
-		if err == nil {
-			err = errors.Join(unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0), f.Close())
-		}
-		if err != nil && !errors.Is(err, unix.ENXIO) {
-			errs = append(errs, err)
-		}
+	for _, loop := range loops.Below(mnt) {
+		err = errors.Join(err, loops.Detach(loop))
 	}
-	return errors.Join(errs...)
-}
-
-// loopsBelow returns the loop devices of files below a folder, by what sysfs says of them.
-func loopsBelow(dir string) []string {
-	var out []string
-	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	for _, file := range files {
-		if text, err := os.ReadFile(file); err == nil && strings.HasPrefix(string(text), dir+"/") {
-			out = append(out, "/dev/"+strings.Split(file, "/")[3])
-		}
-	}
-	return out
+	return errors.Join(err, unix.Unmount(mnt, unix.MNT_DETACH))
 }

@@ -32,23 +32,15 @@ func TestBindReadOnlyAsNode(t *testing.T) {
 	if target == "" {
 		return
 	}
-	var err error
 	if node := os.Getenv(bindDevice); node != "" {
-		f, openErr := os.OpenFile(node, os.O_RDWR, 0)
-		if openErr != nil {
-			t.Fatal(openErr)
-		}
+		f, err := os.OpenFile(node, os.O_RDWR, 0)
+		noError(t, err)
 		var st unix.Stat_t
-		if statErr := unix.Fstat(int(f.Fd()), &st); statErr != nil {
-			t.Fatal(statErr)
-		}
-		err = newMachine().BindDevice(t.Context(), &loopDevice{t: t, file: f, number: st.Rdev}, target, true)
-	} else {
-		err = newMachine().BindDir(t.Context(), os.Getenv(bindStaging), target, mount.BindOptions{ReadOnly: true, Options: []string{"noexec"}})
+		noError(t, unix.Fstat(int(f.Fd()), &st))
+		noError(t, newMachine().BindDevice(t.Context(), &loopDevice{t: t, file: f, number: st.Rdev}, target, true))
+		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, newMachine().BindDir(t.Context(), os.Getenv(bindStaging), target, mount.BindOptions{ReadOnly: true, Options: []string{"noexec"}}))
 }
 
 // TestKilledWhilePublishingReadOnly kills a publish at each of its system calls. The target is then
@@ -77,9 +69,7 @@ func finishes(t *testing.T, staging, device string, again func(target string) er
 		target := filepath.Join(t.TempDir(), "target")
 		count, code := killedAt(t, at, bindStaging+"="+staging, bindDevice+"="+device, bindTarget+"="+target)
 		found, mounted, err := m.MountAt(target)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if mounted && !found.ReadOnly() {
 			t.Errorf("killed at call %d: the target is mounted with %v, want nothing or read-only", at, found.AllOptions())
 		}
@@ -89,9 +79,7 @@ func finishes(t *testing.T, staging, device string, again func(target string) er
 		if found, _, err := m.MountAt(target); err != nil || !found.ReadOnly() {
 			t.Errorf("killed at call %d: after the same call %+v, %v, want a read-only mount", at, found, err)
 		}
-		if err := errors.Join(m.UnmountAll(t.Context(), target), m.RemoveTarget(target)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errors.Join(m.UnmountAll(t.Context(), target), m.RemoveTarget(target)))
 		if count < at {
 			if code != 0 || at < 4 { // clone, attributes, move
 				t.Errorf("the call that nobody killed made %d calls and ended with code %d, want at least 3 and 0", count, code)
@@ -109,12 +97,12 @@ func killedAt(t *testing.T, at int, env ...string) (count, code int) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestBindReadOnlyAsNode$")
 	cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	count, code = traceCalls(cmd.Process.Pid, func(number uint64, seen int) bool {
-		return changesMounts(number) && seen+1 == at
-	}, changesMounts)
+	noError(t, cmd.Start())
+	count, code = trace(cmd.Process.Pid, unix.PTRACE_O_TRACECLONE, changesMounts, func(count int) {
+		if count == at {
+			_ = unix.Kill(cmd.Process.Pid, unix.SIGKILL)
+		}
+	})
 	_ = cmd.Process.Release()
 	return count, code
 }
@@ -125,42 +113,6 @@ func changesMounts(number uint64) bool {
 		return true
 	}
 	return false
-}
-
-// traceCalls lets a traced program run, counts the calls that counts says, and kills it where kill says.
-func traceCalls(pid int, kill func(number uint64, seen int) bool, counts func(uint64) bool) (seen, code int) {
-	var status unix.WaitStatus
-	_, _ = unix.Wait4(pid, &status, unix.WALL, nil)
-	_ = unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL)
-	_ = unix.PtraceSyscall(pid, 0)
-	for {
-		who, err := unix.Wait4(-1, &status, unix.WALL, nil)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case err != nil:
-			return seen, 1
-		case who == pid && status.Exited():
-			return seen, status.ExitStatus()
-		case who == pid && status.Signaled():
-			return seen, 128 + int(status.Signal())
-		case !status.Stopped():
-			continue
-		}
-		deliver := 0
-		switch signal := status.StopSignal(); {
-		case signal == unix.SIGTRAP|0x80:
-			if number, entry := syscallOf(who); entry && counts(number) {
-				if kill(number, seen) {
-					_ = unix.Kill(pid, unix.SIGKILL)
-				}
-				seen++
-			}
-		case signal != unix.SIGTRAP && signal != unix.SIGSTOP:
-			deliver = int(signal)
-		}
-		_ = unix.PtraceSyscall(who, deliver)
-	}
 }
 
 // TestBindIsNeverChangedToFit: a target that somebody may be using keeps its access.
@@ -177,36 +129,20 @@ func TestBindIsNeverChangedToFit(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			target := filepath.Join(dir, fmt.Sprintf("target-%d", len(name)))
-			if err := m.BindDir(t.Context(), staging, target, tc.has); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, m.BindDir(t.Context(), staging, target, tc.has))
 			before, _, err := m.MountAt(target)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := m.BindDir(t.Context(), staging, target, tc.asked); !errors.Is(err, fault.Conflict) {
-				t.Errorf("BindDir = %v, want %v", err, fault.Conflict)
-			}
+			noError(t, err)
+			wantKind(t, "BindDir", m.BindDir(t.Context(), staging, target, tc.asked), fault.Conflict)
 			if after, _, err := m.MountAt(target); err != nil || fmt.Sprint(after) != fmt.Sprint(before) {
 				t.Errorf("the mount is %+v, %v, want %+v as before", after, err, before)
 			}
-			if err := m.BindDir(t.Context(), staging, target, tc.has); err != nil {
-				t.Errorf("BindDir as it is = %v, want no error", err)
-			}
-			if err := errors.Join(m.UnmountAll(t.Context(), target), m.RemoveTarget(target)); err != nil {
-				t.Fatal(err)
-			}
+			wantKind(t, "BindDir as it is", m.BindDir(t.Context(), staging, target, tc.has), fault.None)
+			noError(t, errors.Join(m.UnmountAll(t.Context(), target), m.RemoveTarget(target)))
 		})
 	}
 	node, readOnly := filepath.Join(dir, "node"), filepath.Join(dir, "node-ro")
-	if err := errors.Join(m.BindDevice(t.Context(), dev, node, false), m.BindDevice(t.Context(), dev, readOnly, true)); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.BindDevice(t.Context(), dev, node, true); !errors.Is(err, fault.Conflict) {
-		t.Errorf("BindDevice read-only onto a writable one = %v, want %v", err, fault.Conflict)
-	}
-	if err := m.BindDevice(t.Context(), dev, readOnly, false); !errors.Is(err, fault.Conflict) {
-		t.Errorf("BindDevice writable onto a read-only one = %v, want %v", err, fault.Conflict)
-	}
+	noError(t, errors.Join(m.BindDevice(t.Context(), dev, node, false), m.BindDevice(t.Context(), dev, readOnly, true)))
+	wantKind(t, "BindDevice read-only onto a writable one", m.BindDevice(t.Context(), dev, node, true), fault.Conflict)
+	wantKind(t, "BindDevice writable onto a read-only one", m.BindDevice(t.Context(), dev, readOnly, false), fault.Conflict)
 	takeDown(t, m, dev, node, readOnly, staging)
 }

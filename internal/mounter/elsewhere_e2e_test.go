@@ -18,16 +18,12 @@ func TestDeviceThatIsMountedElsewhere(t *testing.T) {
 		t.Run(string(fs), func(t *testing.T) {
 			dev, m, dir := newLoop(t, small), newMachine(), t.TempDir()
 			req := format.Request{Volume: "v1", Filesystem: fs}
-			if _, err := m.EnsureFormatted(t.Context(), dev, req); err != nil {
-				t.Fatal(err)
-			}
+			m.formatted(t, dev, req)
 			host := mounts.Separate(t.Context(), "", "sh", "-c", `mount -t "$1" "$2" "$3" && echo mounted && read -r line`,
 				"sh", string(fs), dev.Path(), dir)
 			in, err1 := host.StdinPipe()
 			out, err2 := host.StdoutPipe()
-			if err := errors.Join(err1, err2, host.Start()); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, errors.Join(err1, err2, host.Start()))
 			if n, err := out.Read(make([]byte, 8)); err != nil || n == 0 {
 				t.Fatalf("mount in another namespace: %v", err)
 			}

@@ -4,7 +4,6 @@ package mounter_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,9 +60,7 @@ func TestEveryAllowedMountOptionMounts(t *testing.T) {
 func documentedOptions(t *testing.T, rows ...string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var options []string
 	_, chapter, _ := strings.Cut(string(text), "\n## Mount options\n")
 	for _, row := range rows {
@@ -130,17 +127,11 @@ func TestExt4StopsWritingAfterAnError(t *testing.T) {
 	m := newMachine()
 	dev, staging := staged(t, m, mounter.Ext4, small)
 	takeDown(t, m, dev, staging)
-	if out, err := exec.CommandContext(t.Context(), "tune2fs", "-e", "panic", dev.Path()).CombinedOutput(); err != nil {
-		t.Fatalf("tune2fs: %v: %s", err, out)
-	}
+	must(t, "tune2fs", "-e", "panic", dev.Path())
 	for policy, options := range map[string][]string{"remount-ro": nil, "continue": {"errors=continue"}} {
-		if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: mounter.Ext4, Options: options}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: mounter.Ext4, Options: options}))
 		shown, err := os.ReadFile(filepath.Join("/proc/fs/ext4", filepath.Base(dev.Path()), "options"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if want := "errors=" + policy + "\n"; !strings.Contains(string(shown), want) {
 			t.Errorf("with options %q the kernel shows\n%s, want %s", options, shown, want)
 		}

@@ -32,13 +32,9 @@ func (d *loopDevice) put(at int64, data string) {
 func (d *loopDevice) sum() string {
 	d.t.Helper()
 	const block = 4 * kib
-	if err := d.file.Sync(); err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, d.file.Sync())
 	f, err := os.Open(d.back)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, err)
 	defer func() { _ = f.Close() }()
 	h, hole, buf := sha256.New(), int64(0), make([]byte, block)
 	for {
@@ -46,9 +42,7 @@ func (d *loopDevice) sum() string {
 		if errors.Is(err, unix.ENXIO) {
 			return string(h.Sum(nil))
 		}
-		if err != nil {
-			d.t.Fatal(err)
-		}
+		noError(d.t, err)
 		if hole, err = unix.Seek(int(f.Fd()), from, unix.SEEK_HOLE); err != nil {
 			d.t.Fatal(err)
 		}
@@ -215,9 +209,7 @@ func TestDeviceThatChangesUnderTheProbe(t *testing.T) {
 	}
 	t.Run("a larger device is used at its real size", func(t *testing.T) {
 		dev := newLoop(t, small)
-		if _, err := newMachine().EnsureFormatted(t.Context(), dev, format.Request{Volume: "v1", Filesystem: mounter.Ext4, Size: 100 * mib}); err != nil {
-			t.Fatal(err)
-		}
+		newMachine().formatted(t, dev, format.Request{Volume: "v1", Filesystem: mounter.Ext4, Size: 100 * mib})
 		if size, _ := sizeOf(t, dev, "", mounter.Ext4); size != small {
 			t.Errorf("the filesystem has %d bytes, want %d", size, small)
 		}

@@ -21,27 +21,17 @@ func TestTheNodeOfADiskThatHasGoneHoldsNothing(t *testing.T) {
 	t.Parallel()
 	m, dev := newMachine(), newLoop(t, small)
 	dir := filepath.Join(t.TempDir(), "dev")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Mkdir(dir, 0o700))
+	noError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, ""))
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	node, target := filepath.Join(dir, "vdb"), filepath.Join(dir, "published")
-	if err := errors.Join(unix.Mknod(node, unix.S_IFBLK|0o600, int(dev.number)), os.WriteFile(target, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount(node, target, "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(unix.Mknod(node, unix.S_IFBLK|0o600, int(dev.number)), os.WriteFile(target, nil, 0o600)))
+	noError(t, unix.Mount(node, target, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) })
 	if got, err := m.Holders(dev.number); err != nil || !slices.Equal(got, []string{target}) {
 		t.Errorf("Holders = %v, %v, want %s", got, err, target)
 	}
-	if err := os.Remove(node); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Remove(node))
 	if got, err := m.Holders(dev.number); err != nil || len(got) > 0 {
 		t.Errorf("Holders = %v, %v when the node has gone, want none", got, err)
 	}
@@ -51,13 +41,9 @@ func TestTheNodeOfADiskThatHasGoneHoldsNothing(t *testing.T) {
 func TestTheNodeOfALoopDeviceWithoutAFileHoldsNothing(t *testing.T) {
 	t.Parallel()
 	m, dev, target := newMachine(), newLoop(t, small), filepath.Join(t.TempDir(), "published")
-	if err := m.BindDevice(t.Context(), dev, target, false); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, m.BindDevice(t.Context(), dev, target, false))
 	sys := t.TempDir() // here the kernel lists the device without a file
-	if err := os.MkdirAll(fmt.Sprintf("%s/dev/block/%d:%d", sys, unix.Major(dev.number), unix.Minor(dev.number)), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.MkdirAll(fmt.Sprintf("%s/dev/block/%d:%d", sys, unix.Major(dev.number), unix.Minor(dev.number)), 0o700))
 	cleared := machineWith(mount.Config{Sysfs: host.Sysfs(sys)})
 	for want, m := range map[mount.Use]*machine{mount.Ours: m, mount.Dead: cleared} {
 		got, err := m.lookAt(target, dev.number)

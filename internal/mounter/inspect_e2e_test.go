@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
@@ -28,6 +29,13 @@ func newMachine(by ...host.Runner) *machine {
 func machineWith(cfg mount.Config) *machine {
 	m := mount.New(cfg)
 	return &machine{m, format.New(m.Programs)}
+}
+
+// formatted wants a device to have its filesystem.
+func (m *machine) formatted(t *testing.T, dev mounter.BlockDevice, req format.Request) {
+	t.Helper()
+	_, err := m.EnsureFormatted(t.Context(), dev, req)
+	noError(t, err)
 }
 
 // The methods below take paths and read the mount table for each step, as a call of the Node service does once.

@@ -24,9 +24,7 @@ const moments = 20
 // killPoints returns 20 of the changing calls that a mkfs makes, the first and the last among them.
 func killPoints(t *testing.T, k *killer, fs mounter.Filesystem) []int {
 	t.Helper()
-	if _, err := newMachine(k).EnsureFormatted(t.Context(), newLoop(t, small), format.Request{Volume: "v1", Filesystem: fs, History: format.NeverWritten}); err != nil {
-		t.Fatal(err)
-	}
+	newMachine(k).formatted(t, newLoop(t, small), format.Request{Volume: "v1", Filesystem: fs, History: format.NeverWritten})
 	calls := k.calls(t)
 	if calls < moments {
 		t.Fatalf("mkfs.%s made %d changing calls: not enough for %d moments", fs, calls, moments)
@@ -243,9 +241,7 @@ func tracees(t *testing.T, path string) int {
 func openElsewhere(t *testing.T, path string) (n int) {
 	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/fd/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	self := fmt.Sprintf("/proc/%d/", os.Getpid())
 	for _, link := range links {
 		if to, err := os.Readlink(link); err == nil && to == path && !strings.HasPrefix(link, self) {

@@ -35,12 +35,8 @@ func TestLifeOfAVolume(t *testing.T) {
 			staging, target := filepath.Join(dir, "staging"), filepath.Join(dir, "pod", "mount")
 			request := mountRequest{Target: staging, Filesystem: fs, Options: []string{"noatime"}}
 			for range 2 { // a repeat changes nothing
-				if err := m.MountDevice(t.Context(), dev, request); err != nil {
-					t.Fatal(err)
-				}
-				if err := m.BindDir(t.Context(), staging, target, mount.BindOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, m.MountDevice(t.Context(), dev, request))
+				noError(t, m.BindDir(t.Context(), staging, target, mount.BindOptions{}))
 			}
 			for _, path := range []string{staging, target} {
 				if ok, err := m.IsMountOf(path, dev.Number()); !ok || err != nil {
@@ -50,9 +46,7 @@ func TestLifeOfAVolume(t *testing.T) {
 			if got, err := m.EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.DeviceInUse) {
 				t.Errorf("EnsureFormatted(mounted) = %q, %v, want %v", got, err, fault.DeviceInUse)
 			}
-			if err := os.WriteFile(filepath.Join(target, "data"), []byte(strings.Repeat("x", 1<<20)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.WriteFile(filepath.Join(target, "data"), []byte(strings.Repeat("x", 1<<20)), 0o600))
 			holders, err := m.Holders(dev.Number())
 			if err != nil || len(holders) != 2 {
 				t.Errorf("Holders = %v, %v, want the two mounts", holders, err)
@@ -66,12 +60,8 @@ func TestLifeOfAVolume(t *testing.T) {
 func takeDown(t *testing.T, m *machine, dev *loopDevice, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
-		if err := m.UnmountAll(t.Context(), path); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.RemoveTarget(path); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, m.UnmountAll(t.Context(), path))
+		noError(t, m.RemoveTarget(path))
 	}
 	if err := idle(dev); err != nil {
 		t.Error(err)

@@ -5,13 +5,14 @@ package mounter_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 )
 
 // loopDevice is a real block device for tests: a loop device over a sparse file.
@@ -42,13 +43,7 @@ func (d *loopDevice) Verify(context.Context) error {
 func newLoop(t *testing.T, size int64) *loopDevice {
 	t.Helper()
 	back := filepath.Join(t.TempDir(), "disk.img")
-	f, err := os.Create(back)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(os.WriteFile(back, nil, 0o600), os.Truncate(back, size)))
 	return attach(t, back)
 }
 
@@ -56,45 +51,13 @@ func newLoop(t *testing.T, size int64) *loopDevice {
 // unmounted, when the test ends.
 func attach(t *testing.T, back string) *loopDevice {
 	t.Helper()
-	img, err := os.OpenFile(back, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = img.Close() }()
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = control.Close() }()
-	for {
-		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := fmt.Sprintf("/dev/loop%d", n)
-		dev, err := os.OpenFile(path, os.O_RDWR, 0)
-		if errors.Is(err, unix.ENXIO) || errors.Is(err, os.ErrNotExist) { // another package makes the free ones new
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = unix.IoctlLoopConfigure(int(dev.Fd()), &unix.LoopConfig{Fd: uint32(img.Fd())})
-		if errors.Is(err, unix.EBUSY) { // another test was faster
-			_ = dev.Close()
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		var st unix.Stat_t
-		if err := unix.Fstat(int(dev.Fd()), &st); err != nil {
-			t.Fatal(err)
-		}
-		d := &loopDevice{t: t, file: dev, back: back, number: st.Rdev}
-		t.Cleanup(d.detach)
-		return d
-	}
+	dev, err := loops.Attach(back)
+	noError(t, err)
+	var st unix.Stat_t
+	noError(t, unix.Fstat(int(dev.Fd()), &st))
+	d := &loopDevice{t: t, file: dev, back: back, number: st.Rdev}
+	t.Cleanup(d.detach)
+	return d
 }
 
 // detach gives the loop device back.
@@ -121,10 +84,6 @@ func (d *loopDevice) detach() {
 // grow makes the backing file and the loop device larger.
 func (d *loopDevice) grow(size int64) {
 	d.t.Helper()
-	if err := os.Truncate(d.back, size); err != nil {
-		d.t.Fatal(err)
-	}
-	if err := unix.IoctlSetInt(int(d.file.Fd()), unix.LOOP_SET_CAPACITY, 0); err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, os.Truncate(d.back, size))
+	noError(d.t, unix.IoctlSetInt(int(d.file.Fd()), unix.LOOP_SET_CAPACITY, 0))
 }

@@ -58,9 +58,7 @@ func TestEncrypt(t *testing.T) {
 	t.Parallel()
 	m := newMachine()
 	blank := newLoop(t, minEncrypted)
-	if _, err := m.EnsureFormatted(t.Context(), blank, encrypted(t, host.Programs{})); err != nil {
-		t.Fatal(err)
-	}
+	m.formatted(t, blank, encrypted(t, host.Programs{}))
 	hasHeader(t, blank)
 
 	refused := map[string]struct {
@@ -71,7 +69,7 @@ func TestEncrypt(t *testing.T) {
 	}{
 		"a header":                        {func(d *loopDevice) { noError(t, luksFormat(t, host.Programs{}, ours...)(t.Context(), d.file)) }, nil, 0, nil},
 		"a header where no format may be": {func(d *loopDevice) { noError(t, luksFormat(t, host.Programs{}, ours...)(t.Context(), d.file)) }, func(r *format.Request) { r.Forbidden, r.HasContent = true, true }, 0, nil},
-		"a filesystem":                    {func(d *loopDevice) { put(t, d, mounter.Ext4) }, nil, 0, fault.Precondition},
+		"a filesystem":                    {func(d *loopDevice) { must(t, "mkfs.ext4", "-q", "-F", d.Path()) }, nil, 0, fault.Precondition},
 		"random bytes":                    {func(d *loopDevice) { scribble(t, d, 20*mib) }, nil, 0, fault.Precondition},
 		"a header, for a plain volume":    {func(d *loopDevice) { noError(t, luksFormat(t, host.Programs{}, ours...)(t.Context(), d.file)) }, func(r *format.Request) { r.Filesystem = mounter.Ext4 }, 0, fault.Precondition},
 		"the second header only": {func(d *loopDevice) {
@@ -112,9 +110,7 @@ func TestEncrypt(t *testing.T) {
 func TestKilledLuksFormat(t *testing.T) {
 	t.Parallel()
 	m, k := newMachine(), newKiller(t)
-	if _, err := m.EnsureFormatted(t.Context(), newLoop(t, minEncrypted), encrypted(t, k)); err != nil {
-		t.Fatal(err)
-	}
+	m.formatted(t, newLoop(t, minEncrypted), encrypted(t, k))
 	calls := k.calls(t)
 	for i := range moments {
 		at := 1 + i*(calls-1)/(moments-1)
@@ -167,44 +163,33 @@ func TestNoted(t *testing.T) {
 			dev := newLoop(t, small)
 			scribble(t, dev, small)
 			other := map[mounter.Filesystem]mounter.Filesystem{mounter.Ext4: mounter.XFS, mounter.XFS: mounter.Ext4}[fs]
-			refused := func(when string, req format.Request) {
+			try := func(when string, req format.Request, want fault.Kind) {
 				t.Helper()
 				before := dev.sum()
-				if _, err := m.EnsureFormatted(t.Context(), dev, req); !errors.Is(err, fault.Precondition) {
-					t.Errorf("%s: EnsureFormatted = %v, want %v", when, err, fault.Precondition)
-				}
+				_, err := m.EnsureFormatted(t.Context(), dev, req)
+				wantKind(t, when+": EnsureFormatted", err, want)
 				if dev.sum() != before {
 					t.Errorf("%s: the device was changed", when)
 				}
 			}
-			used := func(when string, req format.Request) {
-				t.Helper()
-				before := dev.sum()
-				if _, err := m.EnsureFormatted(t.Context(), dev, req); err != nil {
-					t.Errorf("%s: EnsureFormatted = %v", when, err)
-				}
-				if dev.sum() != before {
-					t.Errorf("%s: the device was changed", when)
-				}
-			}
-			refused("no filesystem and no note", noted(fs, format.Formatted))
+			try("no filesystem and no note", noted(fs, format.Formatted), fault.Precondition)
 			readOnly := noted(fs, format.Unformatted)
 			readOnly.Forbidden = true
-			refused("read-only", readOnly)
+			try("read-only", readOnly, fault.Precondition)
 			if _, err := m.EnsureFormatted(t.Context(), dev, noted(fs, format.Unformatted)); err != nil {
 				t.Fatalf("never formatted: %v", err)
 			}
 			consistent(t, dev, fs)
-			used("formatted, and the note is still there", noted(fs, format.Unformatted))
-			refused("another filesystem with the note", noted(other, format.Unformatted))
-			refused("another filesystem without", noted(other, format.Formatted))
+			try("formatted, and the note is still there", noted(fs, format.Unformatted), fault.None)
+			try("another filesystem with the note", noted(other, format.Unformatted), fault.Precondition)
+			try("another filesystem without", noted(other, format.Formatted), fault.Precondition)
 
 			staging := filepath.Join(t.TempDir(), "staging")
 			noError(t, m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs}))
 			noError(t, os.WriteFile(filepath.Join(staging, "data"), []byte("x"), 0o600))
 			takeDown(t, m, dev, staging)
-			used("it was mounted", noted(fs, format.Formatted))
-			used("it was mounted, and the note is there", noted(fs, format.Unformatted))
+			try("it was mounted", noted(fs, format.Formatted), fault.None)
+			try("it was mounted, and the note is there", noted(fs, format.Unformatted), fault.None)
 		})
 	}
 }
@@ -239,22 +224,6 @@ func TestKilledNotedMkfs(t *testing.T) {
 
 // minEncrypted is the smallest device that is encrypted.
 const minEncrypted = 64 * mib
-
-func noError(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// put makes a filesystem by hand.
-func put(t *testing.T, dev *loopDevice, fs mounter.Filesystem) {
-	t.Helper()
-	out, err := host.Programs{}.Run(t.Context(), host.Command{Name: "mkfs." + string(fs), Args: []string{host.ChildFile}, Files: []*os.File{dev.file}})
-	if err != nil || out.ExitCode != 0 {
-		t.Fatalf("mkfs.%s: %v: %s", fs, err, out.Tail())
-	}
-}
 
 // scribble fills the device with random bytes up to a length.
 func scribble(t *testing.T, dev *loopDevice, length int64) {

@@ -36,12 +36,8 @@ func someFilesystems() []mounter.Filesystem {
 func staged(t *testing.T, m *machine, fs mounter.Filesystem, size int64) (*loopDevice, string) {
 	t.Helper()
 	dev, staging := newLoop(t, size), filepath.Join(t.TempDir(), "staging")
-	if _, err := m.EnsureFormatted(t.Context(), dev, format.Request{Volume: "v1", Filesystem: fs}); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs}); err != nil {
-		t.Fatal(err)
-	}
+	m.formatted(t, dev, format.Request{Volume: "v1", Filesystem: fs})
+	noError(t, m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs}))
 	return dev, staging
 }
 
@@ -72,9 +68,7 @@ func TestOneFormatForManyStages(t *testing.T) {
 				}
 				name, data := fmt.Sprint("file-", cycle), []byte(strings.Repeat(fmt.Sprint(cycle, " "), 5000))
 				sums[name] = sha256.Sum256(data)
-				if err := os.WriteFile(filepath.Join(staging, name), data, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, os.WriteFile(filepath.Join(staging, name), data, 0o600))
 				takeDown(t, m, dev, staging)
 			}
 			if n := programs.runs(); n != 1 {
@@ -128,9 +122,7 @@ func TestOccupiedStagingPath(t *testing.T) {
 				t.Errorf("IsMountOf(staging, the other device) = %v, %v, want false", ok, err)
 			}
 			full := t.TempDir()
-			if err := os.WriteFile(filepath.Join(full, "precious"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.WriteFile(filepath.Join(full, "precious"), nil, 0o600))
 			if err := m.MountDevice(t.Context(), dev, mountRequest{Target: full, Filesystem: fs}); fault.Of(err) != fault.Conflict {
 				t.Errorf("MountDevice on a directory with files = %v, want %v", err, fault.Conflict)
 			}
@@ -204,15 +196,11 @@ func TestBindOfWhatWasMountedMeanwhile(t *testing.T) {
 		}
 		other, theirs := staged(t, m, fs, small)
 		takeDown(t, m, other, theirs)
-		if err := m.UnmountAll(t.Context(), staging); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, m.UnmountAll(t.Context(), staging))
 		target := filepath.Join(filepath.Dir(staging), "target")
 		t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) }) // a bind of the machine's folder is no device's
 		at, err := m.lookAt(target, dev.number)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		refused := func(what string) {
 			t.Helper()
 			if err := m.Bind(t.Context(), before, at, mount.BindOptions{}); !errors.Is(err, fault.Precondition) {
@@ -238,9 +226,7 @@ func TestPublishNeedsAStagedVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	target := filepath.Join(dir, "target")
-	if err := m.BindDir(t.Context(), staging, target, mount.BindOptions{}); !errors.Is(err, fault.Precondition) {
-		t.Errorf("BindDir without staging = %v, want %v", err, fault.Precondition)
-	}
+	wantKind(t, "BindDir without staging", m.BindDir(t.Context(), staging, target, mount.BindOptions{}), fault.Precondition)
 	if _, ok, err := m.MountAt(target); ok || err != nil {
 		t.Errorf("MountAt(target) = %v, %v, want nothing", ok, err)
 	}
@@ -261,12 +247,8 @@ func TestReadOnly(t *testing.T) {
 			dev, staging := staged(t, m, fs, small)
 			bound, writable := filepath.Join(dir, "ro"), filepath.Join(dir, "rw")
 			for range 2 {
-				if err := m.BindDir(t.Context(), staging, bound, mount.BindOptions{ReadOnly: true, Options: []string{"noexec,discard"}}); err != nil {
-					t.Fatal(err)
-				}
-				if err := m.BindDir(t.Context(), staging, writable, mount.BindOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, m.BindDir(t.Context(), staging, bound, mount.BindOptions{ReadOnly: true, Options: []string{"noexec,discard"}}))
+				noError(t, m.BindDir(t.Context(), staging, writable, mount.BindOptions{}))
 			}
 			if err := os.WriteFile(filepath.Join(bound, "x"), nil, 0o600); !errors.Is(err, unix.EROFS) {
 				t.Errorf("write through a read-only bind = %v, want %v", err, unix.EROFS)
@@ -277,20 +259,14 @@ func TestReadOnly(t *testing.T) {
 			if at, _, err := m.MountAt(bound); err != nil || !at.ReadOnly() || !slices.Contains(at.AllOptions(), "noexec") || slices.Contains(at.AllOptions(), "nosuid") {
 				t.Errorf("MountAt = %+v, %v, want read-only and noexec", at, err)
 			}
-			if err := m.BindDir(t.Context(), staging, bound, mount.BindOptions{}); !errors.Is(err, fault.Conflict) {
-				t.Errorf("writable bind on a read-only one = %v, want %v", err, fault.Conflict)
-			}
+			wantKind(t, "writable bind on a read-only one", m.BindDir(t.Context(), staging, bound, mount.BindOptions{}), fault.Conflict)
 			takeDown(t, m, dev, bound, writable, staging)
 
-			if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs, Options: []string{"ro"}}); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs, Options: []string{"ro"}}))
 			if err := os.WriteFile(filepath.Join(staging, "y"), nil, 0o600); !errors.Is(err, unix.EROFS) {
 				t.Errorf("write on a read-only mount = %v, want %v", err, unix.EROFS)
 			}
-			if err := m.BindDir(t.Context(), staging, bound, mount.BindOptions{}); err != nil {
-				t.Errorf("bind of a read-only mount = %v", err)
-			}
+			wantKind(t, "bind of a read-only mount", m.BindDir(t.Context(), staging, bound, mount.BindOptions{}), fault.None)
 			takeDown(t, m, dev, bound, staging)
 		})
 	}
@@ -302,35 +278,21 @@ func TestFailingUnmountLosesNothing(t *testing.T) {
 	m := newMachine()
 	dev, staging := staged(t, m, mounter.Ext4, small)
 	target := filepath.Join(t.TempDir(), "target")
-	if err := m.BindDir(t.Context(), staging, target, mount.BindOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, m.BindDir(t.Context(), staging, target, mount.BindOptions{}))
 	busy, err := os.Create(filepath.Join(target, "open"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.UnmountAll(t.Context(), target); !errors.Is(err, fault.Busy) {
-		t.Errorf("Unmount in use = %v, want %v", err, fault.Busy)
-	}
-	if err := m.RemoveTarget(target); !errors.Is(err, fault.TargetInUse) {
-		t.Errorf("RemoveTarget of a mount = %v, want %v", err, fault.TargetInUse)
-	}
-	if err := idle(dev); !errors.Is(err, fault.Busy) {
-		t.Errorf("idle of a mounted device = %v, want %v", err, fault.Busy)
-	}
+	noError(t, err)
+	wantKind(t, "Unmount in use", m.UnmountAll(t.Context(), target), fault.Busy)
+	wantReason(t, "RemoveTarget of a mount", m.RemoveTarget(target), fault.TargetInUse)
+	wantKind(t, "idle of a mounted device", idle(dev), fault.Busy)
 	if _, err := os.Stat(filepath.Join(staging, "open")); err != nil {
 		t.Errorf("the file is gone: %v", err)
 	}
 	if holders, err := m.Holders(dev.number); err != nil || len(holders) != 2 {
 		t.Errorf("Holders = %v, %v, want both mounts as before", holders, err)
 	}
-	if err := busy.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, busy.Close())
 	takeDown(t, m, dev, target, staging)
-	if err := m.UnmountAll(t.Context(), target); err != nil {
-		t.Errorf("Unmount again = %v, want nil", err)
-	}
+	wantKind(t, "Unmount again", m.UnmountAll(t.Context(), target), fault.None)
 }
 
 // TestRawBlock takes a device through publish and unpublish without a filesystem.
@@ -339,16 +301,10 @@ func TestRawBlock(t *testing.T) {
 	m, dev, other, dir := newMachine(), newLoop(t, small), newLoop(t, small), t.TempDir()
 	target, readOnly := filepath.Join(dir, "pod", "disk"), filepath.Join(dir, "ro")
 	for range 2 {
-		if err := m.BindDevice(t.Context(), dev, target, false); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.BindDevice(t.Context(), dev, readOnly, true); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, m.BindDevice(t.Context(), dev, target, false))
+		noError(t, m.BindDevice(t.Context(), dev, readOnly, true))
 	}
-	if err := m.BindDevice(t.Context(), other, target, false); !errors.Is(err, fault.Conflict) {
-		t.Errorf("BindDevice of another device = %v, want %v", err, fault.Conflict)
-	}
+	wantKind(t, "BindDevice of another device", m.BindDevice(t.Context(), other, target, false), fault.Conflict)
 	if ok, err := m.IsBindOf(target, dev.number); !ok || err != nil {
 		t.Errorf("IsBindOf = %v, %v, want true", ok, err)
 	}
@@ -356,9 +312,7 @@ func TestRawBlock(t *testing.T) {
 		t.Errorf("IsBindOf(another) = %v, %v, want false", ok, err)
 	}
 	f, err := os.OpenFile(target, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if _, err := f.WriteAt([]byte("raw"), small-3); err != nil {
 		t.Error(err)
 	}

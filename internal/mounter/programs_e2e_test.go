@@ -12,6 +12,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 // programs runs the real programs and counts them.
@@ -54,12 +55,7 @@ func (p *programs) runs(names ...string) (n int) {
 }
 
 // must runs a program that has to succeed.
-func must(t *testing.T, name string, args ...string) {
-	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
-	}
-}
+var must = expect.Run
 
 // signature is what blkid finds on a device, or nothing.
 func signature(t *testing.T, dev *loopDevice) string {

@@ -19,16 +19,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
-
-// mayGrowExt4 reports whether this process has CAP_SYS_RESOURCE.
-func mayGrowExt4() bool {
-	status, _ := os.ReadFile("/proc/self/status")
-	_, after, _ := strings.Cut(string(status), "\nCapEff:\t")
-	digits, _, _ := strings.Cut(after, "\n")
-	set, _ := strconv.ParseUint(digits, 16, 64)
-	return set>>unix.CAP_SYS_RESOURCE&1 == 1
-}
 
 // sizeOf asks a filesystem's own tool how many bytes it has, and how many of the device may be left over.
 func sizeOf(t *testing.T, dev *loopDevice, path string, fs mounter.Filesystem) (size, rest int64) {
@@ -38,9 +30,7 @@ func sizeOf(t *testing.T, dev *loopDevice, path string, fs mounter.Filesystem) (
 		tool, patterns = []string{"xfs_info", path}, []string{`data +=.* blocks=(\d+)`, `data +=.* bsize=(\d+)`}
 	}
 	out, err := exec.CommandContext(t.Context(), tool[0], tool[1:]...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	n := []int64{0, 0, 64} // xfs: XFS_MIN_AG_BLOCKS
 	for i, pattern := range patterns {
 		found := regexp.MustCompile(pattern).FindSubmatch(out)
@@ -54,19 +44,11 @@ func sizeOf(t *testing.T, dev *loopDevice, path string, fs mounter.Filesystem) (
 	return n[0] * n[1], n[2] * n[1]
 }
 
-// needsToGrow skips ext4 where the kernel refuses to grow it.
-func needsToGrow(t *testing.T, fs mounter.Filesystem) {
-	t.Helper()
-	if fs == mounter.Ext4 && !mayGrowExt4() {
-		t.Skip("left out: this root lacks CAP_SYS_RESOURCE, without which the kernel grows no mounted ext4; it runs in the virtual machine (make e2e-vm)")
-	}
-}
-
 // TestExt4WithoutTheCapability: the volume is used with the size that it has, the log says why, and a growth
 // is refused with the name of the capability.
 func TestExt4WithoutTheCapability(t *testing.T) {
 	t.Parallel()
-	if mayGrowExt4() {
+	if mounts.GrowsExt4(t) {
 		t.Skip("this root has CAP_SYS_RESOURCE")
 	}
 	var logged []string
@@ -111,20 +93,14 @@ func TestGrow(t *testing.T) {
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
 			t.Parallel()
-			needsToGrow(t, fs)
+			mounts.NeedsToGrow(t, string(fs))
 			m := newMachine()
 			dev, staging := staged(t, m, fs, small)
-			if err := os.WriteFile(filepath.Join(staging, "data"), []byte("kept"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.WriteFile(filepath.Join(staging, "data"), []byte("kept"), 0o600))
 			before, err := mount.FilesystemStats(staging)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			dev.grow(larger)
-			if err := m.GrowFilesystem(t.Context(), dev, staging); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, m.GrowFilesystem(t.Context(), dev, staging))
 			after, err := mount.FilesystemStats(staging)
 			if err != nil || after.TotalBytes < before.TotalBytes+(larger-small)*9/10 {
 				t.Errorf("FilesystemStats = %+v, %v; before %+v, want %d more", after, err, before, larger-small)
@@ -136,9 +112,7 @@ func TestGrow(t *testing.T) {
 			}
 			takeDown(t, m, dev, staging)
 			consistent(t, dev, fs)
-			if err := m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs}); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, m.MountDevice(t.Context(), dev, mountRequest{Target: staging, Filesystem: fs}))
 			if n := none.runs("xfs_growfs"); n > 0 {
 				t.Errorf("mounting a filesystem of full size ran %d commands to grow it", n)
 			}
@@ -194,9 +168,7 @@ func TestAGrowthThatFailsAtStage(t *testing.T) {
 					dev.grow(5 * small)
 				}
 			}
-			if err := user.user.Close(); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, user.user.Close())
 			takeDown(t, good, dev, staging)
 		})
 	}
@@ -208,7 +180,7 @@ func TestSizesThatLeaveARest(t *testing.T) {
 	for _, fs := range allFilesystems {
 		t.Run(string(fs), func(t *testing.T) {
 			t.Parallel()
-			needsToGrow(t, fs)
+			mounts.NeedsToGrow(t, string(fs))
 			for _, size := range []int64{small + 512, small + 3*mib, small + 8*mib + 4096, 513 * mib} {
 				m := newMachine()
 				dev, staging := staged(t, m, fs, small)
@@ -238,13 +210,9 @@ func TestStats(t *testing.T) {
 			m := newMachine()
 			dev, staging := staged(t, m, fs, small)
 			before, err := mount.FilesystemStats(staging)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			f, err := os.Create(filepath.Join(staging, "data"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			// Allocated first, because xfs may keep room for more behind the end of a file that grows.
 			if err = unix.Fallocate(int(f.Fd()), 0, 0, 20*mib); err != nil {
 				t.Fatal(err)
@@ -252,13 +220,9 @@ func TestStats(t *testing.T) {
 			if _, err = f.Write(make([]byte, 20*mib)); err != nil {
 				t.Fatal(err)
 			}
-			if err := errors.Join(f.Sync(), f.Close()); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, errors.Join(f.Sync(), f.Close()))
 			after, err := mount.FilesystemStats(staging)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			if used := after.UsedBytes - before.UsedBytes; used < 19*mib || used > 25*mib {
 				t.Errorf("20 MiB written, %d used", used)
 			}

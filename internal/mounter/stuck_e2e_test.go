@@ -70,9 +70,7 @@ func TestFsckIsNotBrokenOff(t *testing.T) {
 	dev := newLoop(t, small)
 	h := held{"e2fsck", dev.Path(), make(chan struct{}, 2), make(chan struct{})}
 	m := newMachine(h)
-	if _, err := m.EnsureFormatted(t.Context(), dev, format.Request{Volume: "v1", Filesystem: mounter.Ext4}); err != nil {
-		t.Fatal(err)
-	}
+	m.formatted(t, dev, format.Request{Volume: "v1", Filesystem: mounter.Ext4})
 	req := mountRequest{Target: filepath.Join(t.TempDir(), "staging"), Filesystem: mounter.Ext4}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-h.reached; cancel(); close(h.letGo) }()
@@ -82,9 +80,7 @@ func TestFsckIsNotBrokenOff(t *testing.T) {
 	if _, ok, err := m.MountAt(req.Target); ok || err != nil {
 		t.Errorf("MountAt = %v, %v: a call that has ended must not mount", ok, err)
 	}
-	if err := m.MountDevice(t.Context(), dev, req); err != nil {
-		t.Errorf("MountDevice after it = %v", err)
-	}
+	wantKind(t, "MountDevice after it", m.MountDevice(t.Context(), dev, req), fault.None)
 	takeDown(t, m, dev, req.Target)
 }
 

@@ -5,6 +5,7 @@ package mounter_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -77,7 +78,21 @@ func traceMkfs(name string, args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	count, code := traceUntil(cmd.Process.Pid, at)
+	const children = unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK
+	count, code := trace(cmd.Process.Pid, children, changes, func(count int) {
+		if count != at {
+			return
+		}
+		if os.Getenv(killerNode) != "" {
+			_ = unix.Kill(unix.Getppid(), unix.SIGKILL)
+			// From here on it is up to the kernel to end us and, with us, mkfs.
+			<-time.After(10 * time.Second)
+		}
+		_ = unix.Kill(cmd.Process.Pid, unix.SIGKILL)
+	})
+	if code > signaled { // what runs us must see the same
+		_ = unix.Kill(unix.Getpid(), unix.Signal(code-signaled))
+	}
 	if err := os.WriteFile(os.Getenv(killerCount), []byte(strconv.Itoa(count)), 0o600); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -85,40 +100,36 @@ func traceMkfs(name string, args []string) int {
 	return code
 }
 
-// traceUntil lets the traced program run and kills it as it enters its at-th changing call.
-func traceUntil(pid, at int) (count, code int) {
+// signaled is added to the number of the signal that a program died of.
+const signaled = 128
+
+// trace lets a traced program run, and its children as far as the options say. It counts the calls that counts chooses, and calls
+// before as a thread enters one of them.
+func trace(pid, options int, counts func(number uint64) bool, before func(count int)) (count, code int) {
 	var status unix.WaitStatus
 	_, _ = unix.Wait4(pid, &status, unix.WALL, nil)
-	_ = unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_TRACEFORK|
-		unix.PTRACE_O_TRACEVFORK|unix.PTRACE_O_EXITKILL)
+	_ = unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_EXITKILL|options)
 	_ = unix.PtraceSyscall(pid, 0)
 	for {
 		who, err := unix.Wait4(-1, &status, unix.WALL, nil)
 		switch {
-		case err == unix.EINTR:
+		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil:
 			return count, 1
 		case who == pid && status.Exited():
 			return count, status.ExitStatus()
 		case who == pid && status.Signaled():
-			_ = unix.Kill(unix.Getpid(), status.Signal()) // whoever runs us must see the same
-			return count, 128 + int(status.Signal())
+			return count, signaled + int(status.Signal())
 		case !status.Stopped():
 			continue
 		}
 		deliver := 0
 		switch signal := status.StopSignal(); {
 		case signal == unix.SIGTRAP|0x80:
-			if number, entry := syscallOf(who); entry && changes(number) {
-				if count++; count == at {
-					if os.Getenv(killerNode) != "" {
-						_ = unix.Kill(unix.Getppid(), unix.SIGKILL)
-						// From here on it is up to the kernel to end us and, with us, mkfs.
-						<-time.After(10 * time.Second)
-					}
-					_ = unix.Kill(pid, unix.SIGKILL)
-				}
+			if number, entry := syscallOf(who); entry && counts(number) {
+				count++
+				before(count)
 			}
 		case signal != unix.SIGTRAP && signal != unix.SIGSTOP:
 			deliver = int(signal)
@@ -146,13 +157,9 @@ func newKiller(t *testing.T) *killer {
 	t.Helper()
 	dir := t.TempDir()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, name := range []string{"mkfs.ext4", "mkfs.xfs", "cryptsetup"} {
-		if err := os.Symlink(self, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.Symlink(self, filepath.Join(dir, name)))
 	}
 	return &killer{dir: dir, count: filepath.Join(dir, "count")}
 }
@@ -169,12 +176,8 @@ func (k *killer) Run(ctx context.Context, c host.Command) (host.Output, error) {
 func (k *killer) calls(t *testing.T) int {
 	t.Helper()
 	b, err := os.ReadFile(k.count)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	n, err := strconv.Atoi(string(b))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return n
 }

@@ -15,9 +15,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/format"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 )
 
-var until = expect.Eventually
+var noError, wantKind, wantReason, until = expect.NoError, expect.Kind, expect.Reason, expect.Eventually
 
 // F1: wherever one read fails, there is an error and no mkfs.
 func TestUnreadableDiskIsNeverFormatted(t *testing.T) {
@@ -71,25 +72,19 @@ func TestKilledTestOfABadDisk(t *testing.T) {
 	t.Parallel()
 	for try := range 3 {
 		dir, err := filepath.EvalSymlinks(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		victim := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestUnreadableDiskIsNeverFormatted$")
 		victim.Env = append(os.Environ(), "TMPDIR="+dir)
-		if err := victim.Start(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, victim.Start())
 		until(t, "the victim uses its disk", func() bool {
 			runs, _ := filepath.Glob(filepath.Join(dir, "*", "*", "bad"))
-			return len(loopsBelow(dir)) == 1 && len(runs) == 1 && readsOf(loopsBelow(dir)[0]) >= int64(try)
+			return len(loops.Below(dir)) == 1 && len(runs) == 1 && readsOf(loops.Below(dir)[0]) >= int64(try)
 		})
-		if err := victim.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, victim.Process.Kill())
 		_ = victim.Wait()
 		until(t, "nothing is left", func() bool {
 			table, err := os.ReadFile("/proc/self/mountinfo")
-			return err == nil && !strings.Contains(string(table), dir) && len(loopsBelow(dir)) == 0 && len(serversOf(t, dir)) == 0
+			return err == nil && !strings.Contains(string(table), dir) && len(loops.Below(dir)) == 0 && len(serversOf(t, dir)) == 0
 		})
 	}
 }
@@ -112,9 +107,7 @@ func serversOf(t *testing.T, dir string) []string {
 	t.Helper()
 	var out []string
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, file := range files {
 		if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), badDiskDir+"="+dir) {
 			out = append(out, file)
@@ -133,9 +126,7 @@ func TestBlkidThatFailsIsNotAnAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "blkid"), []byte(script), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.WriteFile(filepath.Join(dir, "blkid"), []byte(script), 0o755))
 			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 			_, err := newMachine(programs).EnsureFormatted(t.Context(), dev, format.Request{Volume: "v1", Filesystem: mounter.Ext4})
 			if !errors.Is(err, fault.Precondition) && !errors.Is(err, fault.Unavailable) || programs.runs() > 0 {

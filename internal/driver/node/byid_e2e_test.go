@@ -18,6 +18,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
 // cloudMachine is this computer as a machine of a cloud: disks are attached from outside, and only
@@ -47,11 +48,8 @@ func (m *cloudMachine) attach(id, fs string, size int64) *volume {
 	base := filepath.Join(m.dir, "kubelet-"+id)
 	v := &volume{
 		machine: &machine{NodeClient: m.NodeClient, t: m.t, dir: m.dir}, id: id, image: filepath.Join(m.dir, name+".img"),
-		staging: filepath.Join(base, "staging"), target: filepath.Join(base, "pod", "target"), capability: mountCapability(fs, oneNode),
+		staging: filepath.Join(base, "staging"), target: filepath.Join(base, "pod", "target"), capability: programs.Claim{Filesystem: fs}.Capability(),
 		context: names.EncodeVolumeContext(driver.VolumeContext{DeviceName: name, Size: size, Content: driver.ContentBlank}),
-	}
-	if fs == "" {
-		v.capability = blockCapability(oneNode)
 	}
 	must(m.t, os.MkdirAll(v.staging, 0o750))
 	must(m.t, os.MkdirAll(filepath.Dir(v.target), 0o750))
@@ -90,7 +88,7 @@ func TestCloudDiskIsKnownByItsVolume(t *testing.T) {
 				}
 				grown := growCloudDisk(t, v)
 				size, err := v.expand(t.Context(), &csi.CapacityRange{RequiredBytes: grown})
-				if fs == "ext4" && !mayGrowMountedExt4(t) {
+				if fs == "ext4" && !mounts.GrowsExt4(t) {
 					wantCode(t, "expand of a mounted ext4 without the capability", err, codes.FailedPrecondition)
 				} else if err != nil || size != grown {
 					t.Errorf("expand = %d, %v, want %d", size, err, grown)
@@ -126,11 +124,7 @@ func growCloudDisk(t *testing.T, v *volume) int64 {
 	st, err := os.Stat(v.image)
 	must(t, err)
 	must(t, os.Truncate(v.image, 2*st.Size()))
-	for _, loop := range loopsBelow(v.dir) {
-		if backingFile(loop) == v.image {
-			sh(t, "losetup", "--set-capacity", loop)
-		}
-	}
+	sh(t, "losetup", "--set-capacity", loopOf(t, v))
 	return 2 * st.Size()
 }
 

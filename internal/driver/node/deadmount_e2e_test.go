@@ -71,9 +71,7 @@ func newLostDisk(t *testing.T, fs string) *lostDisk {
 	d.ok(d.stage, d.publish)
 	if fs != "" {
 		d.sum = randomFile(t, filepath.Join(d.target, "data"), mib)
-		f := must1(os.Open(d.target))(t)
-		must(t, unix.Syncfs(int(f.Fd())))
-		must(t, f.Close())
+		sh(t, "sync", "-f", d.target)
 	}
 	again := filepath.Join(dir, "again", filepath.Base(d.image))
 	must(t, os.Mkdir(filepath.Dir(again), 0o700))

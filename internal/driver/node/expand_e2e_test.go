@@ -5,8 +5,6 @@ package node_test
 import (
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,21 +13,14 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
-
-// needsToGrow skips ext4 where the kernel refuses to grow it.
-func needsToGrow(t *testing.T, fs string) {
-	t.Helper()
-	if fs == "ext4" && !mayGrowMountedExt4(t) {
-		t.Skip("left out: this root lacks CAP_SYS_RESOURCE, without which the kernel grows no mounted ext4; it runs in the virtual machine (make e2e-vm)")
-	}
-}
 
 // TestExt4WithoutTheCapability: the image grows, the answer names the capability, and the volume is staged with the
 // size that its filesystem has.
 func TestExt4WithoutTheCapability(t *testing.T) {
 	t.Parallel()
-	if mayGrowMountedExt4(t) {
+	if mounts.GrowsExt4(t) {
 		t.Skip("this root has CAP_SYS_RESOURCE")
 	}
 	m := newMachine(t, machineConfig{})
@@ -37,10 +28,7 @@ func TestExt4WithoutTheCapability(t *testing.T) {
 	v.ok(v.stage, v.publish)
 	for range 2 {
 		_, err := v.expand(t.Context(), &csi.CapacityRange{RequiredBytes: 128 * mib})
-		wantCode(t, "expand", err, codes.FailedPrecondition)
-		if err == nil || !strings.Contains(err.Error(), "CAP_SYS_RESOURCE") {
-			t.Errorf("expand = %v, want it to name the capability", err)
-		}
+		wantRefusal(t, "expand", err, codes.FailedPrecondition, "CAP_SYS_RESOURCE")
 		v.ok(v.unpublish, v.unstage, v.stage, v.publish)
 	}
 	if got := v.total(t); got > 64*mib {
@@ -62,10 +50,7 @@ func TestExt4ThatNoKernelGrows(t *testing.T) {
 	v.ok(v.stage, v.publish)
 	for range 2 {
 		_, err := v.expand(t.Context(), &csi.CapacityRange{RequiredBytes: 128 * mib})
-		wantCode(t, "expand", err, codes.FailedPrecondition)
-		if err == nil || !strings.Contains(err.Error(), "sparse_super2") {
-			t.Errorf("expand = %v, want it to name the feature", err)
-		}
+		wantRefusal(t, "expand", err, codes.FailedPrecondition, "sparse_super2")
 		v.ok(v.stage, v.unpublish, v.unstage, v.stage, v.publish)
 	}
 	v.gone()
@@ -76,23 +61,6 @@ func TestExt4ThatNoKernelGrows(t *testing.T) {
 		t.Errorf("after resize2fs the volume shows %d bytes, want nearly %d", got, 128*mib)
 	}
 	v.gone()
-}
-
-// mayGrowMountedExt4 says whether this process has CAP_SYS_RESOURCE, without which the kernel refuses.
-func mayGrowMountedExt4(t *testing.T) bool {
-	t.Helper()
-	data, err := os.ReadFile("/proc/self/status")
-	must(t, err)
-	for line := range strings.Lines(string(data)) {
-		if hex, found := strings.CutPrefix(line, "CapEff:"); found {
-			caps, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
-			must(t, err)
-			const sysResource = 24
-			return caps&(1<<sysResource) != 0
-		}
-	}
-	t.Fatal("/proc/self/status has no CapEff")
-	return false
 }
 
 func (v *volume) total(t *testing.T) int64 {
@@ -108,7 +76,7 @@ func TestExpandPublishedVolume(t *testing.T) {
 	t.Parallel()
 	for _, fs := range append(filesystems, "") {
 		t.Run("kind "+fs, func(t *testing.T) {
-			needsToGrow(t, fs)
+			mounts.NeedsToGrow(t, fs)
 			m := newMachine(t, machineConfig{})
 			small := sizeFor(fs)
 			large := 2 * small
@@ -175,22 +143,18 @@ func TestExpandRefusals(t *testing.T) {
 	m := newMachine(t, machineConfig{})
 	v := m.newVolume("xfs", sizeFor("xfs"))
 	v.ok(v.stage, v.publish)
-	tests := map[string]struct {
-		r    *csi.CapacityRange
-		code codes.Code
-	}{
-		"more than any volume has":           {&csi.CapacityRange{RequiredBytes: 1 << 62}, codes.OutOfRange},
-		"more than the pool has":             {&csi.CapacityRange{RequiredBytes: pool.LargestVolume}, codes.OutOfRange},
-		"the largest number":                 {&csi.CapacityRange{RequiredBytes: 1<<63 - 1}, codes.OutOfRange},
-		"less than nothing":                  {&csi.CapacityRange{RequiredBytes: -1}, codes.OutOfRange},
-		"more than the limit":                {&csi.CapacityRange{RequiredBytes: 500 * mib, LimitBytes: 400 * mib}, codes.OutOfRange},
-		"no step between size and limit":     {&csi.CapacityRange{RequiredBytes: 400*mib + 1, LimitBytes: 400*mib + 2}, codes.OutOfRange},
-		"a limit below the size that it has": {&csi.CapacityRange{LimitBytes: 100 * mib}, codes.OutOfRange},
-	}
-	for name, tc := range tests {
+	for name, r := range map[string]*csi.CapacityRange{
+		"more than any volume has":           {RequiredBytes: 1 << 62},
+		"more than the pool has":             {RequiredBytes: pool.LargestVolume},
+		"the largest number":                 {RequiredBytes: 1<<63 - 1},
+		"less than nothing":                  {RequiredBytes: -1},
+		"more than the limit":                {RequiredBytes: 500 * mib, LimitBytes: 400 * mib},
+		"no step between size and limit":     {RequiredBytes: 400*mib + 1, LimitBytes: 400*mib + 2},
+		"a limit below the size that it has": {LimitBytes: 100 * mib},
+	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := v.expand(t.Context(), tc.r)
-			wantCode(t, "expand", err, tc.code)
+			_, err := v.expand(t.Context(), r)
+			wantCode(t, "expand", err, codes.OutOfRange)
 			if got := sizeOf(t, v.image); got != sizeFor("xfs") {
 				t.Errorf("the image has %d bytes, want %d as before", got, sizeFor("xfs"))
 			}
@@ -243,10 +207,7 @@ func TestExpandOfAVolumeThatIsStagedReadOnly(t *testing.T) {
 		v.ok(v.stage, v.publish)
 		for range 2 {
 			_, err := v.expand(t.Context(), &csi.CapacityRange{RequiredBytes: 2 * sizeFor(fs)})
-			wantCode(t, fs+": expand", err, codes.FailedPrecondition)
-			if err == nil || !strings.Contains(err.Error(), "it is mounted read-only") {
-				t.Errorf("%s: expand = %v, want it to name the cause", fs, err)
-			}
+			wantRefusal(t, fs+": expand", err, codes.FailedPrecondition, "it is mounted read-only")
 		}
 		v.ok(v.stage)
 		v.gone()
@@ -259,7 +220,7 @@ func TestStageGrowsAFilesystemThatIsSmallerThanItsDevice(t *testing.T) {
 	m := newMachine(t, machineConfig{})
 	for _, fs := range filesystems {
 		t.Run(fs, func(t *testing.T) {
-			needsToGrow(t, fs)
+			mounts.NeedsToGrow(t, fs)
 			source, restored := m.newVolume(fs, sizeFor(fs)), m.newVolume(fs, 2*sizeFor(fs))
 			source.ok(source.stage, source.publish)
 			want := randomFile(t, filepath.Join(source.target, "data"), mib)

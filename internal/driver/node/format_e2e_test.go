@@ -6,9 +6,9 @@ import (
 	"crypto/rand"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
@@ -50,12 +50,7 @@ func TestCopyOfAVolumeThatWasNeverFormatted(t *testing.T) {
 			v.ok(v.stage, v.publish, v.unpublish, v.unstage, v.stage)
 			v.gone()
 			w := m.newVolume("ext4", sizeFor("ext4"))
-			w.context = v.context
-			f, err := os.OpenFile(w.image, os.O_WRONLY, 0)
-			must(t, err)
-			_, err = unix.Pwrite(int(f.Fd()), []byte("x"), 7*mib)
-			must(t, err)
-			must(t, f.Close())
+			w.write(t, 7*mib, "x")
 			w.context = names.EncodeVolumeContext(driver.VolumeContext{Content: driver.ContentCopy, Size: sizeFor("ext4")})
 			w.refused(t, "stage of a copy with content", func() error { return w.stage(t.Context()) }, codes.FailedPrecondition, "")
 			w.gone()
@@ -77,5 +72,22 @@ func TestExistingVolumeOfACloudIsNeverFormatted(t *testing.T) {
 			v.ok(v.stage, v.publish)
 			v.goneButForTheDisk()
 		})
+	}
+}
+
+// An ext4 that was there before the call is checked before it is mounted. One that the call itself has made is not.
+func TestAnExistingExt4IsCheckedBeforeItsMount(t *testing.T) {
+	ran := filepath.Join(t.TempDir(), "ran")
+	wrap(t, `echo "${0##*/}" >>`+ran+"\n"+`exec "$real" "$@"`, "mkfs.ext4", "e2fsck", "mount")
+	m := newMachine(t, machineConfig{})
+	v := m.newVolume("ext4", 32*mib)
+	for _, want := range []string{"mkfs.ext4 mount", "e2fsck mount", "e2fsck mount"} {
+		must(t, v.stage(t.Context()))
+		names, err := os.ReadFile(ran)
+		if got := strings.Join(strings.Fields(string(names)), " "); err != nil || got != want {
+			t.Errorf("a stage ran %q, %v, want %q", got, err, want)
+		}
+		must(t, v.unstage(t.Context()))
+		must(t, os.Remove(ran))
 	}
 }

@@ -16,26 +16,16 @@ import (
 // kubelet's folder: neither by a path that leads there nor by a link.
 func FuzzCalls(f *testing.F) {
 	dir, err := filepath.EvalSymlinks(f.TempDir())
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	kubelet, outside := filepath.Join(dir, "kubelet"), filepath.Join(dir, "outside")
 	for _, path := range []string{filepath.Join(outside, "empty"), filepath.Join(kubelet, "staging"), filepath.Join(kubelet, "pod")} {
-		if err := os.MkdirAll(path, 0o700); err != nil {
-			f.Fatal(err)
-		}
+		must(f, os.MkdirAll(path, 0o700))
 	}
-	if err := os.WriteFile(filepath.Join(outside, "file"), nil, 0o600); err != nil {
-		f.Fatal(err)
-	}
-	if err := os.Symlink(outside, filepath.Join(kubelet, "link")); err != nil {
-		f.Fatal(err)
-	}
+	must(f, os.WriteFile(filepath.Join(outside, "file"), nil, 0o600))
+	must(f, os.Symlink(outside, filepath.Join(kubelet, "link")))
 	var log drivertest.Log
 	logger, err := driver.NewLogger("debug", "json", &log)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	conn := connect(f, node.Config{Devices: &emptyMachine{}, Mounter: mount.New(mount.Config{Dir: kubelet})}, driver.Config{Log: logger})
 	before := drivertest.Tree(f, outside)
 	texts := []string{

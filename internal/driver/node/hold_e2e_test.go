@@ -176,12 +176,8 @@ func TestFailedStageLeavesAnothersMount(t *testing.T) {
 			m := newMachine(t, machineConfig{})
 			v := m.newVolume(fs, sizeFor(fs))
 			v.ok(v.stage, v.unstage)
-			twice := filepath.Join(m.dir, "bin")
-			must(t, os.Mkdir(twice, 0o700))
-			mount := strings.TrimSpace(sh(t, "which", "mount"))
-			must(t, os.WriteFile(filepath.Join(twice, "mount"), []byte("#!/bin/sh\n"+mount+` "$@"; exec `+mount+` "$@"`+"\n"), 0o700))
 			path := os.Getenv("PATH")
-			t.Setenv("PATH", twice+":"+path)
+			wrap(t, `"$real" "$@"; exec "$real" "$@"`, "mount")
 			wantCode(t, "stage whose mount failed", v.stage(t.Context()), codes.Aborted)
 			if left := mountsBelow(t, v.staging); len(left) != 1 {
 				t.Errorf("mounted at the staging path: %v, want the other program's mount", left)

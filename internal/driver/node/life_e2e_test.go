@@ -20,7 +20,9 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 )
 
@@ -57,9 +59,7 @@ func TestLifeOfAVolume(t *testing.T) {
 				t.Error("the file is not what was written before unstage")
 			}
 			v.gone()
-			if err := m.pool.Delete(t.Context(), must1(m.pool.FindByName(t.Context(), "pvc-0"))(t).Record.ID); err != nil {
-				t.Errorf("Delete of an unstaged volume = %v, want no error", err)
-			}
+			expect.Kind(t, "Delete of an unstaged volume", m.pool.Delete(t.Context(), must1(m.pool.FindByName(t.Context(), "pvc-0"))(t).Record.ID), fault.None)
 		})
 	}
 }

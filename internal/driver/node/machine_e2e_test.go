@@ -32,7 +32,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/files"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool/pools"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
 const (
@@ -181,16 +183,7 @@ func mountTable(t *testing.T, dir string) string {
 	return b.String()
 }
 
-func loopsBelow(dir string) []string {
-	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	var found []string
-	for _, file := range files {
-		if data, err := os.ReadFile(file); err == nil && strings.HasPrefix(string(data), dir+"/") {
-			found = append(found, "/dev/"+strings.Split(file, "/")[3])
-		}
-	}
-	return found
-}
+var loopsBelow = loops.Below
 
 // backingFile is the file that a loop device stands on.
 func backingFile(loop string) string {
@@ -217,13 +210,10 @@ func (m *machine) newVolume(fs string, size int64) *volume {
 	v := &volume{
 		machine: m, id: m.pool.Handle(r.ID).String(), image: m.pool.ImagePath(r.ID),
 		staging: filepath.Join(base, "staging"), target: filepath.Join(base, "pod", "target"),
-		capability: mountCapability(fs, oneNode),
+		capability: programs.Claim{Filesystem: fs}.Capability(),
 		context: names.EncodeVolumeContext(driver.VolumeContext{
 			DeviceName: r.ID.ImageName(), Size: r.Size, Content: driver.ContentBlank,
 		}),
-	}
-	if fs == "" {
-		v.capability = blockCapability(oneNode)
 	}
 	must(m.t, os.MkdirAll(v.staging, 0o750))
 	must(m.t, os.MkdirAll(filepath.Dir(v.target), 0o750))
@@ -304,6 +294,15 @@ func wantCode(t *testing.T, what string, err error, want codes.Code) {
 	t.Helper()
 	if got := status.Code(err); got != want {
 		t.Errorf("%s = %v, want %v", what, err, want)
+	}
+}
+
+// wantRefusal wants an error with this code and these words.
+func wantRefusal(t *testing.T, what string, err error, want codes.Code, words string) {
+	t.Helper()
+	wantCode(t, what, err, want)
+	if err == nil || !strings.Contains(err.Error(), words) {
+		t.Errorf("%s = %v, want it to name %q", what, err, words)
 	}
 }
 

@@ -150,34 +150,27 @@ func TestTargetThatHoldsSomethingElse(t *testing.T) {
 	other := m.newVolume("ext4", 32*mib)
 	other.ok(other.stage)
 	for _, fs := range []string{"ext4", ""} {
-		tests := map[string]struct {
-			prepare   func(t *testing.T, v *volume)
-			publish   codes.Code
-			unpublish codes.Code
-		}{
-			"a mount of another volume": {func(t *testing.T, v *volume) {
+		for name, prepare := range map[string]func(t *testing.T, v *volume){
+			"a mount of another volume": func(t *testing.T, v *volume) {
 				must(t, os.Mkdir(v.target, 0o700))
 				must(t, unix.Mount(other.staging, v.target, "", unix.MS_BIND, ""))
-			}, codes.AlreadyExists, codes.FailedPrecondition},
-			"a tmpfs": {func(t *testing.T, v *volume) {
+			},
+			"a tmpfs": func(t *testing.T, v *volume) {
 				must(t, os.Mkdir(v.target, 0o700))
 				must(t, unix.Mount("none", v.target, "tmpfs", 0, "size=1m"))
-			}, codes.AlreadyExists, codes.FailedPrecondition},
-			"a folder with a file": {func(t *testing.T, v *volume) {
+			},
+			"a folder with a file": func(t *testing.T, v *volume) {
 				must(t, os.Mkdir(v.target, 0o700))
 				must(t, os.WriteFile(filepath.Join(v.target, "f"), []byte("x"), 0o600))
-			}, codes.AlreadyExists, codes.FailedPrecondition},
-			"a file with content": {func(t *testing.T, v *volume) {
-				must(t, os.WriteFile(v.target, []byte("x"), 0o600))
-			}, codes.AlreadyExists, codes.FailedPrecondition},
-		}
-		for name, tc := range tests {
+			},
+			"a file with content": func(t *testing.T, v *volume) { must(t, os.WriteFile(v.target, []byte("x"), 0o600)) },
+		} {
 			t.Run(name+" "+fs, func(t *testing.T) {
 				v := m.newVolume(fs, 32*mib)
 				v.ok(v.stage)
-				tc.prepare(t, v)
-				v.refused(t, "publish", func() error { return v.publish(t.Context()) }, tc.publish, v.target)
-				v.refused(t, "unpublish", func() error { return v.unpublish(t.Context()) }, tc.unpublish, v.target)
+				prepare(t, v)
+				v.refused(t, "publish", func() error { return v.publish(t.Context()) }, codes.AlreadyExists, v.target)
+				v.refused(t, "unpublish", func() error { return v.unpublish(t.Context()) }, codes.FailedPrecondition, v.target)
 				mounts.Unmount(v.target)
 				must(t, os.RemoveAll(v.target))
 				v.gone()

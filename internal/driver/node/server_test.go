@@ -12,10 +12,12 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver/node"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 var names = driver.Names{
@@ -42,9 +44,7 @@ func connect(t testing.TB, cfg node.Config, around driver.Config) *grpc.ClientCo
 	t.Cleanup(func() { // when nothing is served any more
 		waiting, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if err := server.Wait(waiting); err != nil {
-			t.Errorf("Wait = %v, want no error", err)
-		}
+		expect.Kind(t, "Wait", server.Wait(waiting), fault.None)
 	})
 	around.Names, around.Grace = names, time.Minute
 	return drivertest.Serve(t, around, func(r grpc.ServiceRegistrar) { csi.RegisterNodeServer(r, server) })
@@ -82,9 +82,7 @@ func TestStorageHealthOfACloud(t *testing.T) {
 		t.Errorf("NodeGetStorageHealth = %v, want Unimplemented", err)
 	}
 	answer, err := client.NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range answer.GetCapabilities() {
 		if c.GetRpc().GetType() == csi.NodeServiceCapability_RPC_GET_STORAGE_HEALTH {
 			t.Error("the storage's health is among the capabilities")

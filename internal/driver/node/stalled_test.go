@@ -17,7 +17,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/device"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/mount"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 // untouchable is a Resolver and a Backend with which each call but Disks fails the test: it would touch the device.
 type untouchable struct {
@@ -52,13 +55,9 @@ func fakeDevice(t *testing.T, dir, number string, inFlight int, below ...string)
 	for _, one := range below {
 		errs = append(errs, os.Symlink(filepath.Join(dir, "dev/block", one), filepath.Join(folder, "slaves", one)))
 	}
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(errs...))
 	n, err := host.DeviceNumber(number)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 
@@ -177,9 +176,7 @@ func TestAnUnstageWithoutACallerEndsTheHealth(t *testing.T) {
 		t.Errorf("NodeUnstageVolume = %v, want %v", err, context.Canceled)
 	}
 	close(r.end)
-	if err := s.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Wait(t.Context()))
 	if len(m.reasons) > 0 || len(s.volumes.staged) > 0 {
 		t.Errorf("after the unstage the metrics have %v, and staged is %v", m.reasons, s.volumes.staged)
 	}
@@ -191,13 +188,9 @@ func TestAnUnstagedVolumeHasNoHealth(t *testing.T) {
 	s := New(Config{Metrics: m, Mounter: mount.New(mount.Config{})})
 	dir := t.TempDir()
 	table, err := s.mounts.Table()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	around, err := table.MountOf(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	around.Mountpoint, around.Options, around.VFSOptions = dir, "rw", "ro"
 	at := mount.State{Path: dir, Use: mount.Ours, Mount: around}
 	s.noteHealth(t.Context(), "v", at)
@@ -216,13 +209,9 @@ func TestAnUnstagedVolumeHasNoHealth(t *testing.T) {
 func TestTheHealthDuringAnUnstage(t *testing.T) {
 	s, dir := New(Config{Mounter: mount.New(mount.Config{})}), t.TempDir()
 	table, err := s.mounts.Table()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	around, err := table.MountOf(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	around.Mountpoint = dir
 	gone := around
 	gone.ID++ // unmounted

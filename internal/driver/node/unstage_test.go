@@ -51,9 +51,7 @@ func TestAnUnstageThatFailsKeepsThePlaceOnRecord(t *testing.T) {
 	dir := t.TempDir()
 	records := device.NewRecords(filepath.Join(dir, "records"))
 	spec := device.Spec{Volume: "v", Serial: "s-1", Place: filepath.Join(dir, "staging")}
-	if err := records.Remember(spec); err != nil {
-		t.Fatal(err)
-	}
+	must(t, records.Remember(spec))
 	s := New(Config{Devices: busy{number: unix.Mkdev(4095, 1)}, Records: records, Mounter: mount.New(mount.Config{Dir: dir, Sysfs: host.Sysfs(t.TempDir())})})
 	_, err := s.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: "v", StagingTargetPath: spec.Place})
 	if !errors.Is(err, fault.Busy) {

@@ -12,6 +12,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 // read returns the PersistentVolume of a spec.
@@ -19,13 +20,9 @@ func read(t *testing.T, spec string) *persistentVolume {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "pv.json")
 	text := `{"kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": ` + spec + `}`
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	pv, err := readPersistentVolume(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return pv
 }
 
@@ -33,13 +30,9 @@ func read(t *testing.T, spec string) *persistentVolume {
 // node affinity it gets all keys. What the driver has not written is refused.
 func TestTheNodeAffinityGetsTheZone(t *testing.T) {
 	ours, err := driver.NewNames("yandex", profile.ScopeZone, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	vendors, err := driver.NewNames("yandex", profile.ScopeZone, "yandex.csi.flant.com", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	terms := func(expressions string) string {
 		return `"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [` + expressions + `]}]}}`
 	}
@@ -69,9 +62,7 @@ func TestTheNodeAffinityGetsTheZone(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			if got := segmentsOf(t, pv.affinity); got != tc.want {
 				t.Errorf("the affinity is to %s, want %s", got, tc.want)
 			}
@@ -83,9 +74,7 @@ func TestTheNodeAffinityGetsTheZone(t *testing.T) {
 func segmentsOf(t *testing.T, affinity object) string {
 	t.Helper()
 	text, err := json.Marshal(affinity)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	var shown struct {
 		Required struct {
 			NodeSelectorTerms []struct {
@@ -96,9 +85,7 @@ func segmentsOf(t *testing.T, affinity object) string {
 			}
 		}
 	}
-	if err := json.Unmarshal(text, &shown); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, json.Unmarshal(text, &shown))
 	var all []string
 	for _, e := range shown.Required.NodeSelectorTerms[0].MatchExpressions {
 		if e.Operator != "In" {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,7 +19,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
-var must = expect.NoError
+var must, command = expect.NoError, expect.Run
 
 // volume is an image of a filesystem.
 type volume struct {
@@ -31,16 +30,6 @@ type volume struct {
 	rng    *mathrand.Rand
 	// inodes of what is on it, by its name here.
 	inodes map[string]uint64
-}
-
-// command runs a program and returns its output.
-func command(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
-	}
-	return string(out)
 }
 
 // makeVolume makes a volume with the filesystem that a new one has, a little larger or smaller each time.

@@ -80,9 +80,7 @@ func TestForeignDisksWhileADiskHangs(t *testing.T) {
 	m.virtio("vdx", "fhm0123456789abcdefg")
 	m.virtio("vdy", "fhm1123456789abcdefg")
 	serial := filepath.Join(m.root, "sys/block/vdy/serial")
-	if err := errors.Join(os.Remove(serial), unix.Mkfifo(serial, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Remove(serial), unix.Mkfifo(serial, 0o600)))
 	b := NewByID(ByIDConfig{DeviceDir: filepath.Join(m.root, "by-id"), SysDir: filepath.Join(m.root, "sys"), LinkPrefix: "virtio-"})
 	done := make(chan struct{})
 	go func() {
@@ -99,11 +97,7 @@ func TestForeignDisksWhileADiskHangs(t *testing.T) {
 		t.Error("Foreign hangs with the disk")
 	}
 	disk, err := os.OpenFile(serial, os.O_RDWR|unix.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.Remove(serial), disk.Close()); err != nil { // what reads it returns
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(os.Remove(serial), disk.Close())) // what reads it returns
 	<-done
 }

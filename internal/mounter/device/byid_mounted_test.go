@@ -70,9 +70,7 @@ func TestForeignDisksThatLookLikeVolumes(t *testing.T) {
 func TestADiskThatTheMachineUsesIsNeverAVolume(t *testing.T) {
 	const volume, boot = "fhmvolume00000000003", "fhmboot0000000000001"
 	kubelet, other := t.TempDir(), t.TempDir() // other is the folder of another orchestrator
-	if err := os.Mkdir(filepath.Join(kubelet, "pods"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(kubelet, "pods"), 0o755))
 	tests := map[string]struct {
 		serial, mount string
 		kind          fault.Kind
@@ -141,13 +139,9 @@ func TestADiskThatHangsMayBeTheVolumes(t *testing.T) {
 	m.virtio("vdc", "epd2")
 	m.write("mountinfo", "")
 	serial := filepath.Join(m.root, "sys/block/vdc/serial")
-	if err := errors.Join(os.Remove(serial), unix.Mkfifo(serial, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Remove(serial), unix.Mkfifo(serial, 0o600)))
 	disk, err := os.OpenFile(serial, os.O_RDWR|unix.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = disk.Close() }()
 	b := m.resolver()
 	b.mounts = filepath.Join(m.root, "mountinfo")

@@ -13,7 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 // machine is a fake sysfs and device directory.
 type machine struct {
@@ -25,9 +28,7 @@ func newMachine(t *testing.T) machine {
 	t.Helper()
 	m := machine{t, t.TempDir()}
 	for _, dir := range []string{"sys/block", "by-id", "dev"} {
-		if err := os.MkdirAll(filepath.Join(m.root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(m.root, dir), 0o755))
 	}
 	return m
 }
@@ -44,17 +45,13 @@ func (m machine) resolver() *ByID {
 func (m machine) write(path, text string) {
 	m.t.Helper()
 	path = filepath.Join(m.root, path)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)))
 }
 
 func (m machine) symlink(target, path string) {
 	m.t.Helper()
 	path = filepath.Join(m.root, path)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.Symlink(target, path)); err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.Symlink(target, path)))
 }
 
 func (m machine) virtio(kernel, serial string) {
@@ -216,19 +213,6 @@ func TestADiskWhoseNameHasPassedOnIsNoLongerProven(t *testing.T) {
 		if fault.Of(err) != want || (err == nil) != (want == fault.None) {
 			t.Errorf("verify of device number %#x = %v, want %q", number, err, want)
 		}
-	}
-}
-
-// Whose disk has which number is known without opening any; there are no nodes in this /dev.
-func TestNumberOpensNoDisk(t *testing.T) {
-	m := newMachine(t)
-	m.virtio("vdb", "epd1")
-	m.write("sys/block/vdb/dev", "252:16\n")
-	if got, err := m.resolver().Number(t.Context(), Spec{Volume: "v1", Serial: "epd1"}); got != unix.Mkdev(252, 16) || err != nil {
-		t.Errorf("Number = %#x, %v, want 252:16", got, err)
-	}
-	if _, err := m.resolver().Number(t.Context(), Spec{Volume: "v2", Serial: "epd2"}); !errors.Is(err, fault.NotFound) {
-		t.Errorf("Number of a disk that is not here = %v, want %v", err, fault.NotFound)
 	}
 }
 

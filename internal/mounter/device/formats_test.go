@@ -11,9 +11,7 @@ import (
 func TestFormatRecords(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "formats")
 	file, err := os.CreateTemp(t.TempDir(), "disk")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = file.Close() }()
 	dev := &Device{file: file, spec: Spec{Volume: "a/../b", Serial: "s"}}
 	f := NewFormats(dir)
@@ -24,21 +22,15 @@ func TestFormatRecords(t *testing.T) {
 			t.Errorf("%s: Begun = %v, %v, %v, want %v and no device", when, onRecord, ofDevice, err, wantRecord)
 		}
 	}
-	step := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	want("at first", false)
-	step(f.End(dev.spec.Volume))
-	step(f.Begin(dev, "ext4"))
+	must(t, f.End(dev.spec.Volume))
+	must(t, f.Begin(dev, "ext4"))
 	want("without the kernel's number of the disk", true)
-	step(os.WriteFile(f.path(dev.spec.Volume), []byte("{"), 0o600))
+	must(t, os.WriteFile(f.path(dev.spec.Volume), []byte("{"), 0o600))
 	want("with a file that makes no sense", true)
-	step(f.End(dev.spec.Volume))
+	must(t, f.End(dev.spec.Volume))
 	want("ended", false)
-	step(os.Mkdir(f.path(dev.spec.Volume), 0o700))
+	must(t, os.Mkdir(f.path(dev.spec.Volume), 0o700))
 	if _, _, err := f.Begun(dev, "ext4"); err == nil {
 		t.Error("Begun of a record that cannot be read = nil, want an error")
 	}

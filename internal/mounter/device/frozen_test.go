@@ -15,13 +15,9 @@ func TestRecordsOfTheNodeAreAsFrozen(t *testing.T) {
 	dir := t.TempDir()
 	records := NewRecords(dir)
 	spec := Spec{Volume: "4711", Name: "scsi-0DO_Volume_pvc-1", Serial: "0001", Encrypted: true, Place: "/var/lib/kubelet/plugins/kubernetes.io/csi/x/globalmount"}
-	if err := records.Remember(spec); err != nil {
-		t.Fatal(err)
-	}
+	must(t, records.Remember(spec))
 	text, err := os.ReadFile(records.path(spec.Volume))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	golden.Format(t, "stage.txt", filepath.Base(records.path(spec.Volume))+"\n"+string(text)+"\n")
 	if got, known := records.Recall(spec.Volume); !known || got != spec {
 		t.Errorf("Recall = %+v, %t, want %+v", got, known, spec)
@@ -31,8 +27,6 @@ func TestRecordsOfTheNodeAreAsFrozen(t *testing.T) {
 		Format: formatRecordFormat, Volume: "4711", Serial: "0001", Filesystem: "ext4", Boot: "0b5c0f0e-0000-1111-2222-333344445555", Sequence: 7,
 	}
 	text, err = json.Marshal(format)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	golden.Format(t, "format.txt", filepath.Base(NewFormats(dir).path(format.Volume))+"\n"+string(text)+"\n")
 }

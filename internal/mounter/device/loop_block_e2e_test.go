@@ -25,15 +25,11 @@ func TestBlockSizeOfAVolumeNeverChanges(t *testing.T) {
 
 	id := idOf(t, c)
 	made, err := r.pool.CreateSnapshot(t.Context(), pool.NewSnapshot{Name: "s", Volume: id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	specs := []Spec{c}
 	for name, from := range map[string]pool.From{"restored": {Snapshot: made.ID}, "cloned": {Volume: id}} {
 		rec, err := r.pool.Create(t.Context(), pool.NewVolume{Name: name, Size: 32 * mib, From: from})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		specs = append(specs, Spec{Volume: r.pool.Handle(rec.ID).String()})
 	}
 	for _, c := range specs {

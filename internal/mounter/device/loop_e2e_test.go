@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -45,22 +44,15 @@ func newRig(t *testing.T, dir string) rig {
 func rigWith(t *testing.T, dir string, cfg LoopConfig) rig {
 	t.Helper()
 	set, err := pools.Open(t.Context(), pool.Config{Dir: dir, Node: "n1", MountTable: mounts.Table(t, dir)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return rig{NewPools(set, "n1", cfg), set.Opened()[0].(*files.Pool), dir}
 }
 
 // detachAll detaches by hand, so that a broken Release leaves nothing on the machine either.
 func detachAll(t *testing.T, dir string) {
-	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	for _, file := range files {
-		data, _ := os.ReadFile(file)
-		if strings.HasPrefix(string(data), dir+"/") {
-			name := "/dev/" + strings.Split(file, "/")[3]
-			if out, err := exec.Command("losetup", "-d", name).CombinedOutput(); err != nil {
-				t.Errorf("losetup -d %s: %v: %s", name, err, out)
-			}
+	for _, loop := range loops.Below(dir) {
+		if err := loops.Detach(loop); err != nil {
+			t.Error(err)
 		}
 	}
 }
@@ -68,18 +60,14 @@ func detachAll(t *testing.T, dir string) {
 func (r rig) create(t *testing.T, name string, size int64) Spec {
 	t.Helper()
 	rec, err := r.pool.Create(t.Context(), pool.NewVolume{Name: name, Size: size})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return Spec{Volume: r.pool.Handle(rec.ID).String(), Name: rec.ID.ImageName(), Size: size}
 }
 
 func (r rig) open(t *testing.T, c Spec) *Device {
 	t.Helper()
 	d, err := r.Open(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
@@ -87,18 +75,14 @@ func (r rig) open(t *testing.T, c Spec) *Device {
 func idOf(t *testing.T, c Spec) pool.ID {
 	t.Helper()
 	h, err := pool.ParseHandle(c.Volume)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return h.ID
 }
 
 func read(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.TrimSpace(string(data))
 }
 
@@ -120,13 +104,9 @@ func attached(t *testing.T, c Spec) []string {
 func freshLoop(t *testing.T) string {
 	t.Helper()
 	ctl, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := 10_000 + os.Getpid()
-	if err := unix.IoctlSetInt(int(ctl.Fd()), unix.LOOP_CTL_ADD, n); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.IoctlSetInt(int(ctl.Fd()), unix.LOOP_CTL_ADD, n))
 	t.Cleanup(func() {
 		// The kernel refuses it while anybody uses the device.
 		if err := unix.IoctlSetInt(int(ctl.Fd()), unix.LOOP_CTL_REMOVE, n); err != nil {
@@ -215,13 +195,9 @@ func TestLoopLifecycle(t *testing.T) {
 		}
 	}
 	write(t, d, []byte("precious"), 5*mib)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Close())
 	for range 2 {
-		if err := r.Release(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Release(t.Context(), c))
 		if left := attached(t, c); len(left) > 0 {
 			t.Fatalf("after Release %v is still attached", left)
 		}
@@ -270,31 +246,21 @@ func TestLoopIsRefusedWhereItIsNotTheVolume(t *testing.T) {
 	t.Run("a device of an image that was replaced proves nothing", func(t *testing.T) {
 		d := r.open(t, c)
 		moved := image + ".moved"
-		if err := os.Rename(image, moved); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(image, make([]byte, 16*mib), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(image, moved))
+		must(t, os.WriteFile(image, make([]byte, 16*mib), 0o600))
 		wantKind(t, "Verify", d.Verify(t.Context()), fault.Precondition)
 		_, err := r.Lookup(t.Context(), c)
 		wantKind(t, "Lookup", err, fault.NotFound)
-		if err := os.Rename(moved, image); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(moved, image))
 		wantKind(t, "Verify of the right image", d.Verify(t.Context()), fault.None)
 	})
 	t.Run("a device of a deleted image is refused and can be released", func(t *testing.T) {
 		d := r.open(t, c)
-		if err := os.Remove(image); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(image))
 		wantKind(t, "Verify", d.Verify(t.Context()), fault.Precondition)
 		_, err := r.Open(t.Context(), c)
 		wantKind(t, "Open", err, fault.Precondition)
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Close())
 		wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
 		if left := attached(t, c); len(left) > 0 {
 			t.Errorf("after Release %v is still attached", left)
@@ -304,11 +270,7 @@ func TestLoopIsRefusedWhereItIsNotTheVolume(t *testing.T) {
 
 func losetup(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := exec.Command("losetup", append([]string{"--show"}, args...)...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("losetup %v: %v: %s", args, err, out)
-	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(command(t, "losetup", append([]string{"--show"}, args...)...))
 }
 
 func TestReleaseSucceedsOnlyWhenTheDeviceIsGone(t *testing.T) {
@@ -317,18 +279,14 @@ func TestReleaseSucceedsOnlyWhenTheDeviceIsGone(t *testing.T) {
 	d := r.open(t, c)
 
 	excl, err := os.OpenFile(d.Path(), os.O_RDONLY|unix.O_EXCL, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = r.Release(t.Context(), c)
 	wantKind(t, "Release while in exclusive use", err, fault.Busy)
 	number := strings.TrimSpace(read(t, "/sys/block/"+filepath.Base(d.Path())+"/dev"))
 	if want := "`grep -l ' " + number + " ' /proc/[0-9]*/mountinfo`"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("Release while in exclusive use = %v, want the command that finds the holder: %s", err, want)
 	}
-	if err := excl.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, excl.Close())
 	if err := d.Verify(t.Context()); err != nil {
 		t.Errorf("a refused Release touched the device: %v", err)
 	}
@@ -351,14 +309,10 @@ func TestLockLivesWithTheLoopDevice(t *testing.T) {
 	r := newRig(t, t.TempDir())
 	c := r.create(t, "pvc-1", 16*mib)
 	d := r.open(t, c)
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Close())
 	// A folder without loop devices shows that the lock alone is enough.
 	blind, err := files.Open(t.Context(), pool.Config{Dir: r.dir, Node: "n1", SysDir: t.TempDir(), MountTable: mounts.Table(t, r.dir)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wantKind(t, "Delete with nothing but the lock", blind.Delete(t.Context(), idOf(t, c)), fault.Precondition)
 	wantKind(t, "Delete", r.pool.Delete(t.Context(), idOf(t, c)), fault.Precondition)
 	wantKind(t, "Remove", r.pool.Remove(t.Context(), idOf(t, c)), fault.Precondition)

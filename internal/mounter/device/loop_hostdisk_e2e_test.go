@@ -17,6 +17,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
@@ -27,12 +28,7 @@ var mkfs = map[string][]string{
 }
 
 // command runs a program that must succeed.
-func command(t *testing.T, name string, args ...string) {
-	t.Helper()
-	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%s %v: %v: %s", name, args, err, out)
-	}
-}
+var command = expect.Run
 
 // commandOutput runs a program that may fail.
 func commandOutput(name string, args ...string) (string, error) {
@@ -44,19 +40,11 @@ func commandOutput(name string, args ...string) (string, error) {
 func hostDisk(t *testing.T, fs string, size int64) string {
 	t.Helper()
 	image, dir := filepath.Join(t.TempDir(), "disk"), t.TempDir()
-	if err := os.WriteFile(image, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(image, size); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(image, nil, 0o600))
+	must(t, os.Truncate(image, size))
 	command(t, mkfs[fs][0], append(mkfs[fs][1:], image)...)
 	command(t, "mount", "-o", "loop", image, dir)
-	t.Cleanup(func() {
-		if err := mounts.Unmount(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, mounts.Unmount(dir)) })
 	return dir
 }
 
@@ -70,9 +58,7 @@ func onEveryFilesystem(t *testing.T, test func(t *testing.T, dir string)) {
 func fill(t *testing.T, dir string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "foreign"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = f.Close() }()
 	noise := make([]byte, mib)
 	for i := range noise {
@@ -94,9 +80,7 @@ func fill(t *testing.T, dir string) {
 func openToWrite(t *testing.T, d *Device) *os.File {
 	t.Helper()
 	f, err := os.OpenFile(d.Path(), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return f
 }
 
@@ -158,9 +142,7 @@ func TestVolumeWritesSucceedOnAFullHostDisk(t *testing.T) {
 			pour(t, d, size)
 		}
 		want := pour(t, d, size)
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Close())
 		wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
 		again := r.open(t, c)
 		if hashOf(t, again, size) != want {
@@ -241,15 +223,9 @@ func fillFilesystem(t *testing.T, d *Device) {
 	command(t, "mkfs.ext4", "-q", "-F", d.Path())
 	dir := t.TempDir()
 	command(t, "mount", d.Path(), dir)
-	defer func() {
-		if err := mounts.Unmount(dir); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must(t, mounts.Unmount(dir)) }()
 	f, err := os.Create(filepath.Join(dir, "big"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = f.Close() }()
 	for n := 0; ; n++ {
 		_, err := f.Write(make([]byte, mib))
@@ -272,20 +248,14 @@ func TestReservationComesBackAfterTheFilesystemGaveItUp(t *testing.T) {
 		r := newRig(t, dir)
 		c := r.create(t, "a", size)
 		free, err := r.pool.Free(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		d := r.open(t, c)
 		fillFilesystem(t, d)
 		_ = d.Close()
 		image, err := os.OpenFile(r.pool.ImagePath(idOf(t, c)), os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		// Whatever found a way to punch holes.
-		if err := unix.Fallocate(int(image.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 100*mib, 80*mib); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Fallocate(int(image.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 100*mib, 80*mib))
 		_ = image.Close()
 		if now, err := r.pool.Free(t.Context()); err != nil || now > free+mib {
 			t.Errorf("Free with holes = %d, %v, was %d: the promise is forgotten", now, err, free)

@@ -36,16 +36,10 @@ func TestSettingsThatAPodMadeAreReset(t *testing.T) {
 			want := bytes.Repeat([]byte("precious"), 512)
 			write(t, d, want, 0)
 			info, err := unix.IoctlLoopGetStatus64(int(d.File().Fd()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			spoil(info)
-			if err := setStatus(d.File(), info); err != nil {
-				t.Fatal(err)
-			}
-			if err := unix.IoctlSetPointerInt(int(d.File().Fd()), unix.BLKROSET, 1); err != nil {
-				t.Fatal(err)
-			}
+			must(t, setStatus(d.File(), info))
+			must(t, unix.IoctlSetPointerInt(int(d.File().Fd()), unix.BLKROSET, 1))
 			t.Cleanup(func() { // a loop device stays read-only for its next file
 				if f, err := os.Open(d.Path()); err == nil {
 					_, _ = unix.IoctlSetPointerInt(int(f.Fd()), unix.BLKROSET, 0), f.Close()
@@ -86,13 +80,9 @@ func TestVolumeThatAPodSpoiltIsReleased(t *testing.T) {
 	c := r.create(t, "pvc-1", 16*mib)
 	d := r.open(t, c)
 	info, err := unix.IoctlLoopGetStatus64(int(d.File().Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	info.Offset, info.Sizelimit = 4096, 8192
-	if err := errors.Join(setStatus(d.File(), info), d.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(setStatus(d.File(), info), d.Close()))
 	wantKind(t, "Release", r.Release(t.Context(), c), fault.None)
 	if left := attached(t, c); len(left) > 0 {
 		t.Errorf("after Release %v is still attached", left)
@@ -118,22 +108,14 @@ func detachWhileBound(t *testing.T) (taken bool) {
 	first, second, third := r.create(t, "a", 16*mib), r.create(t, "b", 16*mib), r.create(t, "c", 16*mib)
 	d := r.open(t, first)
 	target := filepath.Join(t.TempDir(), "target")
-	if err := os.WriteFile(target, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount(d.Path(), target, "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(target, nil, 0o600))
+	must(t, unix.Mount(d.Path(), target, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) })
 
 	pod, err := os.OpenFile(target, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	number := d.Number()
-	if err := unix.IoctlSetInt(int(pod.Fd()), unix.LOOP_CLR_FD, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.IoctlSetInt(int(pod.Fd()), unix.LOOP_CLR_FD, 0))
 	_, _ = pod.Close(), d.Close()
 	if left := attached(t, first); len(left) > 0 {
 		t.Fatalf("%v is still attached; this test proves nothing", left)
@@ -172,30 +154,18 @@ func hungDisk(t *testing.T, file string) (number uint64, thaw func()) {
 	t.Helper()
 	dir := hostDisk(t, "ext4", 64*mib)
 	path := filepath.Join(dir, file)
-	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 16*mib)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 16*mib)))
 	name := losetup(t, "-P", "-f", path)
 	var st unix.Stat_t
-	if err := unix.Stat(name, &st); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Stat(name, &st))
 	writer, err := os.OpenFile(name, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	freezer := exec.Command("sh", "-c", `fsfreeze -f "$0" && echo frozen && read x; fsfreeze -u "$0"`, dir)
 	hold, err := freezer.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := freezer.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := freezer.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, freezer.Start())
 	scan := exec.Command("blockdev", "--rereadpt", name)
 	thawed := false
 	thaw = func() {
@@ -220,9 +190,7 @@ func hungDisk(t *testing.T, file string) (number uint64, thaw func()) {
 	if _, err := writer.WriteAt(make([]byte, 4096), 0); err != nil { // stays in the page cache
 		t.Fatal(err)
 	}
-	if err := scan.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, scan.Start())
 	awaitBlocked(t, scan.Process.Pid)
 	return st.Rdev, thaw
 }
@@ -270,14 +238,8 @@ func TestForeignDeviceThatHangsStopsNoVolume(t *testing.T) {
 	c := r.create(t, "pvc-1", 16*mib)
 	_, thaw := hungDisk(t, "foreign.img")
 	steps := map[string]func(context.Context) error{
-		"Open": func(ctx context.Context) error {
-			d, err := r.Open(ctx, c)
-			return errors.Join(err, closeDevice(d))
-		},
-		"Lookup": func(ctx context.Context) error {
-			d, err := r.Lookup(ctx, c)
-			return errors.Join(err, closeDevice(d))
-		},
+		"Open":    opened(r.Open, c),
+		"Lookup":  opened(r.Lookup, c),
 		"Number":  func(ctx context.Context) error { _, err := r.Number(ctx, c); return err },
 		"Grow":    func(ctx context.Context) error { _, err := r.Grow(ctx, c, 32*mib); return err },
 		"Release": func(ctx context.Context) error { return r.Release(ctx, c) },
@@ -295,16 +257,10 @@ func TestOwnDeviceThatHangsIsAnErrorInTime(t *testing.T) {
 	own, other := r.create(t, "own", 16*mib), r.create(t, "other", 16*mib)
 	_, thaw := hungDisk(t, idOf(t, own).ImageName())
 	for range 2 {
-		err := within(t, "Open", thaw, func(ctx context.Context) error {
-			d, err := r.Open(ctx, own)
-			return errors.Join(err, closeDevice(d))
-		})
+		err := within(t, "Open", thaw, opened(r.Open, own))
 		wantKind(t, "Open of a device that hangs", err, fault.Unavailable)
 	}
-	err := within(t, "Open of another volume", thaw, func(ctx context.Context) error {
-		d, err := r.Open(ctx, other)
-		return errors.Join(err, closeDevice(d))
-	})
+	err := within(t, "Open of another volume", thaw, opened(r.Open, other))
 	wantKind(t, "Open of another volume", err, fault.None)
 	wantKind(t, "Release", r.Release(t.Context(), other), fault.None)
 }
@@ -322,16 +278,17 @@ func TestNumberOfACloudDiskThatHangs(t *testing.T) {
 		return err
 	})
 	wantKind(t, "Number", err, fault.None)
-	err = within(t, "Lookup", thaw, func(ctx context.Context) error {
-		d, err := b.Lookup(ctx, Spec{Volume: "v1", Name: "cloud_vol-1"})
-		return errors.Join(err, closeDevice(d))
-	})
+	err = within(t, "Lookup", thaw, opened(b.Lookup, Spec{Volume: "v1", Name: "cloud_vol-1"}))
 	wantKind(t, "Lookup of a disk that hangs", err, fault.Unavailable)
 }
 
-func closeDevice(d *Device) error {
-	if d == nil {
-		return nil
+// opened returns a call that opens a device and closes it.
+func opened(open func(context.Context, Spec) (*Device, error), spec Spec) func(context.Context) error {
+	return func(ctx context.Context) error {
+		d, err := open(ctx, spec)
+		if err == nil {
+			err = d.Close()
+		}
+		return err
 	}
-	return d.Close()
 }

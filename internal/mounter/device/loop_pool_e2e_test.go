@@ -30,27 +30,19 @@ func reservedDisk(t *testing.T, fs string) (image, dir string, mount func()) {
 	mount = func() {
 		t.Helper()
 		for range 20 {
-			if err := loops.Fresh(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, loops.Fresh())
 			command(t, "fallocate", "-l", "1G", image) // what mkfs or an earlier trim gave away
 			command(t, "mount", "-o", "loop", image, dir)
 			if takesDiscards(t, dir) {
 				return
 			}
 			// A test of another package has let go of a used device in between.
-			if err := mounts.Unmount(dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, mounts.Unmount(dir))
 		}
 		t.Fatal("there is no loop device that takes discards")
 	}
 	mount()
-	t.Cleanup(func() {
-		if err := mounts.Unmount(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, mounts.Unmount(dir)) })
 	return image, dir, mount
 }
 
@@ -58,22 +50,16 @@ func reservedDisk(t *testing.T, fs string) (image, dir string, mount func()) {
 func takesDiscards(t *testing.T, dir string) bool {
 	t.Helper()
 	source, err := commandOutput("findmnt", "-nro", "SOURCE", dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	most, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(strings.TrimSpace(source)), "queue/discard_max_bytes"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.TrimSpace(string(most)) != "0"
 }
 
 func allocated(t *testing.T, file string) int64 {
 	t.Helper()
 	st, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return st.Sys().(*syscall.Stat_t).Blocks * 512
 }
 
@@ -84,9 +70,7 @@ func TestPoolInAFileIsNotTrimmedAway(t *testing.T) {
 		t.Run(fs, func(t *testing.T) {
 			image, dir, mount := reservedDisk(t, fs)
 			set, err := pools.Open(t.Context(), pool.Config{Dir: dir, Node: "n1"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			trimmed := func(when string) {
 				t.Helper()
 				was := allocated(t, image)
@@ -100,16 +84,12 @@ func TestPoolInAFileIsNotTrimmedAway(t *testing.T) {
 			wantKind(t, "Check", disks.Check(t.Context()), fault.None)
 			trimmed("after the start")
 
-			if err := mounts.Unmount(dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, mounts.Unmount(dir))
 			mount()
 			wantKind(t, "Check after the remount", disks.Check(t.Context()), fault.None)
 			trimmed("after it was mounted again")
 
-			if err := mounts.Unmount(dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, mounts.Unmount(dir))
 			mount()
 			r := newRig(t, dir)
 			c := r.create(t, "a", 16*mib)
@@ -174,16 +154,10 @@ func TestPoolThatHangsStopsNoOtherPool(t *testing.T) {
 	table := mounts.Table(t, sound, hangs)
 	set, err := pools.Open(t.Context(), pool.Config{Dir: sound, Node: "n1", MountTable: table},
 		pool.Config{Dir: hangs, Name: "b", Node: "n1", MountTable: table})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	if err == nil {
-		err = unix.Mount("hangs", hangs, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server.Fd()))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, unix.Mount("hangs", hangs, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server.Fd())))
 	thaw := func() { _ = server.Close() } // what waits for it gets an error
 	defer func() {
 		thaw()

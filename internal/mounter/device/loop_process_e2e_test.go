@@ -33,9 +33,7 @@ func TestLoopInAnotherProcess(t *testing.T) {
 func openAndBeKilled(t *testing.T, r rig, c Spec) {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestLoopInAnotherProcess$")
 	cmd.Env = append(os.Environ(), "LOOP_TEST_DIR="+r.dir, "LOOP_TEST_VOLUME="+c.Volume)
 	out, _ := cmd.CombinedOutput()
@@ -51,9 +49,7 @@ func TestVolumeOfAKilledNodeIsFoundAgainAndStaysProtected(t *testing.T) {
 
 	wantKind(t, "Delete after the node was killed", r.pool.Delete(t.Context(), idOf(t, c)), fault.Precondition)
 	found, err := r.Lookup(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d := r.open(t, c)
 	if d.Path() != found.Path() {
 		t.Errorf("Open = %s, Lookup = %s, want one device", d.Path(), found.Path())
@@ -74,9 +70,7 @@ func TestConcurrentOpensMakeOneDevicePerVolume(t *testing.T) {
 	}
 	// Somebody else takes loop devices at the same time.
 	foreign := filepath.Join(t.TempDir(), "foreign")
-	if err := os.WriteFile(foreign, make([]byte, mib), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(foreign, make([]byte, mib), 0o600))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for range 20 {
@@ -112,14 +106,10 @@ func TestMissingDeviceNodesAreMade(t *testing.T) {
 	dev, dir := t.TempDir(), t.TempDir()
 	r := newRig(t, dir)
 	c := r.create(t, "a", 16*mib)
-	if err := unix.Mknod(filepath.Join(dev, "loop-control"), unix.S_IFCHR|0o600, int(unix.Mkdev(10, 237))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mknod(filepath.Join(dev, "loop-control"), unix.S_IFCHR|0o600, int(unix.Mkdev(10, 237))))
 	l := rigWith(t, dir, LoopConfig{DevDir: dev})
 	d, err := l.Open(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if filepath.Dir(d.Path()) != dev {
 		t.Errorf("Open = %s, want a node in %s", d.Path(), dev)
 	}
@@ -139,9 +129,7 @@ func TestMissingDeviceNodesAreMade(t *testing.T) {
 	if filepath.Base(node) == "loop0" {
 		other = unix.Mkdev(7, 1)
 	}
-	if err := unix.Mknod(node, unix.S_IFBLK|0o600, int(other)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mknod(node, unix.S_IFBLK|0o600, int(other)))
 	_, err = l.Lookup(t.Context(), c)
 	wantKind(t, "Lookup through a wrong node", err, fault.Unavailable)
 }

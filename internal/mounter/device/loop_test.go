@@ -1,6 +1,7 @@
 package device
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,11 +32,8 @@ func TestTheNumberOfAVolumeWhoseImageWasRemoved(t *testing.T) {
 			for loop, file := range tc.files {
 				dir := filepath.Join(sys, loop)
 				write := func(name, text string) error { return os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o600) }
-				for _, err := range []error{os.MkdirAll(filepath.Join(dir, "loop"), 0o700), write("dev", "7:"+loop[4:]), write("loop/backing_file", "/pool/"+file)} {
-					if err != nil {
-						t.Fatal(err)
-					}
-				}
+				must(t, os.MkdirAll(filepath.Join(dir, "loop"), 0o700))
+				must(t, errors.Join(write("dev", "7:"+loop[4:]), write("loop/backing_file", "/pool/"+file)))
 			}
 			l := newLoop("n1", LoopConfig{SysDir: sys})
 			if got, err := l.Number(Spec{Volume: "n1/default/" + string(id)}, id); got != tc.want || fault.Of(err) != tc.kind {

@@ -23,9 +23,7 @@ func TestRecords(t *testing.T) {
 	}
 	check("at first", a.Volume, Spec{})
 	for _, spec := range []Spec{a, b, {Volume: "nobody knows its disk"}, a} {
-		if err := r.Remember(spec); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Remember(spec))
 	}
 	check("remembered", a.Volume, a)
 	check("remembered", b.Volume, b)
@@ -34,30 +32,20 @@ func TestRecords(t *testing.T) {
 		t.Errorf("Others = %+v, %v, want %+v", others, err, b)
 	}
 	a.Serial = "late"
-	if err := r.Remember(a); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Remember(a))
 	check("changed", a.Volume, a)
 	b.Encrypted = true
-	if err := r.Remember(b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Remember(b))
 	check("known to be encrypted", b.Volume, b)
 	for name, damage := range map[string]string{"cut off": `{"format":1,"vol`, "of a newer version": `{"format":2,"volume":"b","name":"x"}`, "of another volume": `{"format":1,"volume":"c","name":"x"}`} {
-		if err := os.WriteFile(r.path("b"), []byte(damage), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(r.path("b"), []byte(damage), 0o600))
 		check(name, "b", Spec{})
 	}
 	for range 2 {
-		if err := r.Forget(a.Volume); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Forget(a.Volume))
 	}
 	check("forgotten", a.Volume, Spec{})
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(dir))
 	if others, err := r.Others("a"); err != nil || len(others) > 0 {
 		t.Errorf("Others without a folder = %v, %v", others, err)
 	}
@@ -68,9 +56,7 @@ func TestRecordsOfPlaces(t *testing.T) {
 	for name, r := range map[string]*Records{"records": NewRecords(t.TempDir()), "places": NewPlaces(t.TempDir())} {
 		spec := Spec{Volume: "a", Name: "disk", Place: "/staging/a"}
 		for _, spec := range []Spec{spec, spec, {Volume: "b", Name: "disk-b"}} {
-			if err := r.Remember(spec); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.Remember(spec))
 		}
 		if places, err := r.Places(); err != nil || !reflect.DeepEqual(places, map[string]string{"a": "/staging/a"}) {
 			t.Errorf("%s: Places = %v, %v", name, places, err)
@@ -85,9 +71,7 @@ func TestRecordsOfPlaces(t *testing.T) {
 		if others, err := r.Others("c"); err != nil || (len(others) == 0) != (name == "places") {
 			t.Errorf("%s: Others = %+v, %v", name, others, err)
 		}
-		if err := r.Forget("a"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Forget("a"))
 		if places, err := r.Places(); err != nil || len(places) > 0 {
 			t.Errorf("%s: Places of no volume = %v, %v", name, places, err)
 		}

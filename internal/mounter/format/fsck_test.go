@@ -8,7 +8,10 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 // hungry is an e2fsck that takes all memory, and the node program with it, unless it is bounded.
 type hungry struct{ t *testing.T }
@@ -33,12 +36,8 @@ func TestTheNameOfADiskOutlastsItsDevice(t *testing.T) {
 	dir := t.TempDir()
 	for file, text := range map[string]string{"loop3/loop/backing_file": "/pool/vol-1.img\n", "dm-4/dm/name": "vg-vol--1\n", "sda/size": "8\n"} {
 		path := filepath.Join(dir, file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	for device, want := range map[string]string{
 		"/dev/loop3": "/pool/vol-1.img", "/dev/dm-4": "/dev/mapper/vg-vol--1", "/dev/sda": "/dev/sda", "/dev/gone": "/dev/gone",

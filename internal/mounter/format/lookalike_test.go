@@ -30,12 +30,8 @@ func TestAFileThatLooksLikeACD(t *testing.T) {
 		if err == nil {
 			_, err = file.WriteAt([]byte(start), 0)
 		}
-		if err == nil {
-			err = file.Truncate(probeBlock)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, file.Truncate(probeBlock))
 		t.Cleanup(func() { _ = file.Close() })
 		return file
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 // Each refusal of the gate has its reason, and is a fault.Precondition.
@@ -25,7 +26,6 @@ func TestRefusalsHaveTheirReasons(t *testing.T) {
 		"partitions":                  {second(found(identity{partitions: "gpt"}, "", ext4)), fault.FormatContent},
 		"only one superblock":         {second(found(identity{filesystem: "ext4"}, "", ext4)), fault.FormatDamaged},
 		"data":                        {blank(ext4, 4096), fault.FormatNotBlank},
-		"zeros that were written":     {blank(Request{History: Written}, -1), fault.FormatNotBlank},
 		"read-only":                   {gate(t.Context(), host.Exclusive{}, gib, Request{Forbidden: true}), fault.FormatForbidden},
 		"a copy":                      {gate(t.Context(), host.Exclusive{}, gib, Request{HasContent: true}), fault.FormatForbidden},
 		"too small to encrypt":        {gate(t.Context(), host.Exclusive{}, mib, Request{Filesystem: mounter.LUKS}), fault.DeviceTooSmall},
@@ -65,20 +65,14 @@ func (broken) Run(context.Context, host.Command) (host.Output, error) {
 func TestProgramsThatFailHaveTheirReasons(t *testing.T) {
 	f := New(broken{})
 	format := &mkfs{f: f, req: Request{Filesystem: mounter.Ext4}, file: os.Stdin}
-	if err := format.make(t.Context()); !errors.Is(err, fault.FormatFailed) {
-		t.Errorf("mkfs = %v, want %v", err, fault.FormatFailed)
-	}
-	if err := f.check(t.Context(), os.Stdin); !errors.Is(err, fault.FsckFailed) {
-		t.Errorf("check = %v, want %v", err, fault.FsckFailed)
-	}
+	expect.Reason(t, "mkfs", format.make(t.Context()), fault.FormatFailed)
+	expect.Reason(t, "check", f.check(t.Context(), os.Stdin), fault.FsckFailed)
 }
 
 // With Begin a logical volume counts as written, and the format that did not begin would be refused as unfinished when mkfs is there.
 func TestAFormatWithoutItsProgramDoesNotBegin(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "disk"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = f.Close() }()
 	t.Setenv("PATH", t.TempDir())
 	for _, fs := range []mounter.Filesystem{mounter.Ext4, mounter.XFS} {

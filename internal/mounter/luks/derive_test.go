@@ -13,6 +13,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 // segmentOnly is a header without a key.
@@ -48,12 +49,8 @@ type plain struct{ file *os.File }
 func newPlain(t *testing.T, size int64) plain {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "disk"))
-	if err == nil {
-		err = f.Truncate(size)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
+	expect.NoError(t, f.Truncate(size))
 	t.Cleanup(func() { _ = f.Close() })
 	return plain{f}
 }
@@ -246,5 +243,17 @@ func TestNameOfAMappingWithoutATable(t *testing.T) {
 	c := New(&nameTaken{}, host.Sysfs(t.TempDir()))
 	if _, err := c.Open(t.Context(), newPlain(t, sector), "v1", text("k"), OpenOptions{}); fault.Of(err) != fault.InvalidArgument {
 		t.Errorf("Open = %v, want the answer of the second try, %v", err, fault.InvalidArgument)
+	}
+}
+
+// TestNameIsAsFrozen: a node program that was replaced while a volume was staged finds its mapping by the name.
+func TestNameIsAsFrozen(t *testing.T) {
+	for id, want := range map[string]string{
+		"4711": "cloudblock-de650d61f5bd166a91f8ccec3158297d",
+		"n1/default/0123456789abcdef0123456789abcdef": "cloudblock-202883f930702a7a3c5715c3f1f7605d",
+	} {
+		if got := Name(id); got != want {
+			t.Errorf("Name(%s) = %s, want %s", id, got, want)
+		}
 	}
 }

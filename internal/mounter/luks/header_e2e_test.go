@@ -42,9 +42,7 @@ func patch(t *testing.T, disk *os.File, change func(object)) {
 		}
 		text, _, _ := bytes.Cut(b[binaryPart:], []byte{0})
 		var parsed object
-		if err := json.Unmarshal(text, &parsed); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(text, &parsed))
 		change(parsed)
 		text, err := json.Marshal(parsed)
 		if err != nil || len(text) >= len(b)-binaryPart {
@@ -133,13 +131,9 @@ func pbkdf2(iterations uint32) object {
 func TestHostileHeaders(t *testing.T) {
 	c := luks.New(withoutMapper{secretive{t, "s3cret"}}, host.Sysfs(t.TempDir()))
 	own := newDisk(t)
-	if err := c.Format(t.Context(), own, "v1", key("s3cret")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Format(t.Context(), own, "v1", key("s3cret")))
 	text, err := os.ReadFile(own.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var meanwhile sync.WaitGroup
 	meanwhile.Go(func() {
 		if _, err := c.Open(t.Context(), below{own}, "v1", key("another"), luks.OpenOptions{}); fault.ReasonOf(err) != fault.LUKSKey {
@@ -149,13 +143,9 @@ func TestHostileHeaders(t *testing.T) {
 	for what, change := range hostile {
 		t.Run(what, func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), "disk")
-			if err := os.WriteFile(name, text, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(name, text, 0o600))
 			disk, err := os.OpenFile(name, os.O_RDWR, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer disk.Close()
 			patch(t, disk, change)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -18,7 +18,10 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter/luks"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 type key string
 
@@ -54,13 +57,9 @@ func (r secretive) Run(ctx context.Context, c host.Command) (host.Output, error)
 func newDisk(t *testing.T) *os.File {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "disk"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = f.Close() })
-	if err := f.Truncate(64 << 20); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Truncate(64<<20))
 	return f
 }
 
@@ -81,9 +80,7 @@ func TestHeader(t *testing.T) {
 	if _, err := c.Unformatted(t.Context(), disk, "v1"); !errors.Is(err, fault.Precondition) {
 		t.Errorf("Unformatted of a blank disk = %v, want %v", err, fault.Precondition)
 	}
-	if err := c.Format(t.Context(), disk, "node/v\"1", key(secret)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Format(t.Context(), disk, "node/v\"1", key(secret)))
 	for passphrase, want := range map[string]bool{secret: true, strings.TrimSpace(secret): false, "s3cret": false, "": false} {
 		if got := opens(t, disk, passphrase); got != want {
 			t.Errorf("the header opens with %q: %v, want %v", passphrase, got, want)
@@ -94,9 +91,7 @@ func TestHeader(t *testing.T) {
 			t.Errorf("Unformatted(%s) = %v, %v, want %v", volume, got, err, want)
 		}
 	}
-	if err := c.SetFormatted(t.Context(), disk); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.SetFormatted(t.Context(), disk))
 	if got, err := c.Unformatted(t.Context(), disk, "node/v\"1"); got || err != nil {
 		t.Errorf("Unformatted = %v, %v after SetFormatted", got, err)
 	}

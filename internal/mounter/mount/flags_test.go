@@ -27,7 +27,6 @@ func TestMountOptions(t *testing.T) {
 		"a quote that the next closes":   {mounter.Ext4, []string{`context="a:b`, `c"`, "noatime"}, []string{`context="a:b,c"`, "noatime"}, false},
 		"a label without quotes":         {mounter.XFS, []string{"fscontext=a:b:c:s0"}, []string{"fscontext=a:b:c:s0"}, false},
 		"values of a filesystem":         {mounter.Ext4, []string{"data=ordered", "commit=30"}, []string{"data=ordered", "commit=30"}, false},
-		"an option of ext4":              {mounter.Ext4, []string{"data=ordered"}, []string{"data=ordered"}, false},
 		"ext4's policy":                  {mounter.Ext4, []string{"errors=continue"}, []string{"errors=continue"}, false},
 		"the filesystem without a name":  {"", []string{"nobarrier"}, []string{"nobarrier"}, false},
 		"an option that starts like one": {mounter.XFS, []string{"swalloc"}, []string{"swalloc"}, false},
@@ -103,9 +102,7 @@ func TestRefusedMountOptions(t *testing.T) {
 // TestAllowedMountOptionsAreDocumented: the chapter that a refusal refers to lists each option.
 func TestAllowedMountOptionsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, chapter, _ := strings.Cut(string(text), "\n## Mount options\n")
 	rows := map[string][]string{"all": flagOptions, "all, with an SELinux label": labelOptions}
 	for fs, options := range filesystemOptions {

@@ -18,7 +18,10 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
+
+var must = expect.NoError
 
 func TestReadOnlyByError(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -44,17 +47,13 @@ func TestReadOnlyByError(t *testing.T) {
 // a writer.
 func TestAFilesystemThatHangsIsAskedOnce(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := unix.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mkfifo(pipe, 0o600))
 	m := New(Config{})
 	at := Mount{Info: mountinfo.Info{ID: 7, Mountpoint: pipe}}
 	asked := func() {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		if err := m.Responds(ctx, at); !errors.Is(err, fault.MountDead) {
-			t.Errorf("Responds = %v, want %v", err, fault.MountDead)
-		}
+		expect.Reason(t, "Responds", m.Responds(ctx, at), fault.MountDead)
 	}
 	for hanging() == 0 {
 		asked()
@@ -66,25 +65,17 @@ func TestAFilesystemThatHangsIsAskedOnce(t *testing.T) {
 		t.Errorf("%d goroutines read the filesystem, want 1 however often it is asked", n)
 	}
 	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := writer.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, writer.Close())
 	sound := Mount{Info: mountinfo.Info{ID: 7, Mountpoint: filepath.Dir(pipe)}}
-	if err := m.Responds(t.Context(), sound); err != nil {
-		t.Errorf("Responds after it has answered = %v", err)
-	}
+	expect.Kind(t, "Responds after it has answered", m.Responds(t.Context(), sound), fault.None)
 }
 
 // device makes the block device 7:1 of a sysfs with these requests completed and in flight.
 func device(t *testing.T, completed, inFlight int) (host.Sysfs, uint64) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "dev/block/7:1"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(dir, "dev/block/7:1"), 0o700))
 	count(t, host.Sysfs(dir), completed, inFlight)
 	return host.Sysfs(dir), unix.Mkdev(7, 1)
 }
@@ -92,17 +83,13 @@ func device(t *testing.T, completed, inFlight int) (host.Sysfs, uint64) {
 func count(t *testing.T, sysfs host.Sysfs, completed, inFlight int) {
 	t.Helper()
 	text := fmt.Sprintf("%d 0 0 0 0 0 0 0 %d 0 0 0 0 0 0 0 0\n", completed, inFlight)
-	if err := os.WriteFile(filepath.Join(string(sysfs), "dev/block/7:1/stat"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(string(sysfs), "dev/block/7:1/stat"), []byte(text), 0o600))
 }
 
 // While the device is stalled, Health does not touch the filesystem, which would hang: here to open it waits for a writer.
 func TestAStalledDeviceIsNotTouched(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := unix.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mkfifo(pipe, 0o600))
 	sysfs, number := device(t, 5, 2)
 	synctest.Test(t, func(t *testing.T) {
 		m := New(Config{Sysfs: sysfs})
@@ -127,9 +114,7 @@ func TestAStalledDeviceIsNotTouched(t *testing.T) {
 // A filesystem that does not answer in time is not dead while its device has requests in flight or completes some: that is a slow disk.
 func TestASlowDiskIsNoDeadFilesystem(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := unix.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mkfifo(pipe, 0o600))
 	sysfs, number := device(t, 5, 2)
 	m := New(Config{Sysfs: sysfs})
 	at := Mount{Info: mountinfo.Info{ID: 7, Mountpoint: pipe}, Device: number}
@@ -151,20 +136,14 @@ func TestASlowDiskIsNoDeadFilesystem(t *testing.T) {
 	count(t, sysfs, 5, 0)
 	want("with an idle device", fault.MountDead, 1)
 	before, _, err := sysfs.BlockStats(number)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	count(t, sysfs, 6, 0)
 	if !m.works(number, before) {
 		t.Error("a device that has completed a request since does not work")
 	}
 	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0)
-	if err == nil {
-		err = writer.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, writer.Close())
 }
 
 // hanging returns the number of goroutines that read a filesystem.
@@ -194,5 +173,23 @@ func TestAnUnmountMeanwhileIsNoDeadMount(t *testing.T) {
 	}
 	if found, err := m.Health(t.Context(), at); err != nil || len(found) > 0 {
 		t.Errorf("Health = %+v, %v, want nothing", found, err)
+	}
+}
+
+// After an unpublish that comes in between, the path is a folder of another filesystem, such as the node's own.
+func TestTheUsageOfAnotherFilesystemIsNotTheVolumes(t *testing.T) {
+	m := New(Config{})
+	at := t.TempDir()
+	table, err := m.Table()
+	must(t, err)
+	around, err := table.MountOf(at)
+	must(t, err)
+	volume := Mount{Info: mountinfo.Info{ID: around.ID, Mountpoint: at}}
+	if got, err := m.Stats(t.Context(), volume); err != nil || got.TotalBytes == 0 {
+		t.Errorf("Stats of the mount = %+v, %v", got, err)
+	}
+	volume.ID++
+	if got, err := m.Stats(t.Context(), volume); !errors.Is(err, fault.Unavailable) {
+		t.Errorf("Stats of a mount that has gone = %+v, %v, want %v", got, err, fault.Unavailable)
 	}
 }

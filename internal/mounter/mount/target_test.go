@@ -12,11 +12,7 @@ import (
 
 func TestCheckPath(t *testing.T) {
 	dir := t.TempDir()
-	if err := errors.Join(
-		os.Symlink(dir, filepath.Join(dir, "link")), os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600),
-	); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Symlink(dir, filepath.Join(dir, "link")), os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600)))
 	tests := map[string]struct {
 		path string
 		ok   bool
@@ -64,9 +60,7 @@ func TestRemoveTargetTakesOnlyWhatIsEmpty(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "target")
-			if err := tc.set(path); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tc.set(path))
 			if err := New(Config{}).RemoveTarget(path); fault.Of(err) != tc.kind {
 				t.Errorf("RemoveTarget = %v, want kind %q", err, tc.kind)
 			} else if is := errors.Is(err, fault.TargetInUse); is != (tc.kind == fault.Precondition) {
@@ -83,16 +77,12 @@ func TestRemoveTargetTakesOnlyWhatIsEmpty(t *testing.T) {
 func TestEnsureTargets(t *testing.T) {
 	dir := t.TempDir()
 	full, file, empty := filepath.Join(dir, "full"), filepath.Join(dir, "file"), filepath.Join(dir, "empty")
-	if err := errors.Join(os.MkdirAll(full+"/x", 0o755), os.WriteFile(file, []byte("x"), 0o600), os.Mkdir(empty, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.MkdirAll(full+"/x", 0o755), os.WriteFile(file, []byte("x"), 0o600), os.Mkdir(empty, 0o755)))
 	m := New(Config{})
 	ensure := func(path string, ensure func(target) (bool, error), want fault.Kind) {
 		t.Helper()
 		at, err := m.open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer at.close()
 		if _, err := ensure(at); fault.Of(err) != want {
 			t.Errorf("%s = %v, want kind %q", path, err, want)
@@ -113,5 +103,22 @@ func TestParsersOfKernelText(t *testing.T) {
 		if got := hasCapability(status, 24); got != want {
 			t.Errorf("hasCapability(%q) = %v, want %v", status, got, want)
 		}
+	}
+}
+
+func TestAHolderIsExplained(t *testing.T) {
+	dm := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dm, "dm"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dm, "dm/name"), []byte("guest-root\n"), 0o644))
+	if got := ExplainHolders([]string{dm}); !strings.HasPrefix(got, dm) || !strings.Contains(got, `"guest-root"`) || !strings.Contains(got, "vgchange -an") {
+		t.Errorf("of a stacked device = %q", got)
+	}
+	must(t, os.WriteFile(filepath.Join(dm, "dm/uuid"), []byte("mpath-0DO_Volume_pvc-1\n"), 0o644))
+	// longhorn/longhorn#1210, kubernetes-sigs/azuredisk-csi-driver#1717: multipathd takes each new disk of the cloud.
+	if got := ExplainHolders([]string{dm}); !strings.HasPrefix(got, dm) || !strings.Contains(got, "multipath.conf") || strings.Contains(got, "vgchange") {
+		t.Errorf("of multipathd = %q", got)
+	}
+	if got := ExplainHolders([]string{"/mnt/pod", "/mnt/other"}); got != "/mnt/pod, /mnt/other" {
+		t.Errorf("of two mounts = %q", got)
 	}
 }

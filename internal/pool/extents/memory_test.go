@@ -14,14 +14,10 @@ import (
 func TestManyExtentsTakeNoMemory(t *testing.T) {
 	const block, count, most = 4096, 5_000, 100_000
 	f, err := os.Create(filepath.Join(t.TempDir(), "image"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = f.Close() }()
 	for i := range int64(count) {
-		if err := unix.Fallocate(int(f.Fd()), 0, 2*i*block, block); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Fallocate(int(f.Fd()), 0, 2*i*block, block))
 	}
 	for name, read := range map[string]func() (int64, error){
 		"Written": func() (int64, error) { return Written(f, 2*count*block) },

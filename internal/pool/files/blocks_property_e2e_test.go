@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 // OPERATIONS in the environment is how many operations TestEveryChangeIsReported does on each kind of volume.
@@ -44,11 +44,7 @@ type worn struct {
 // output runs a command.
 func output(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%q: %v: %s", args, err, out)
-	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(expect.Run(t, args[0], args[1:]...))
 }
 
 // wear makes a volume with a filesystem, or as a raw block device.

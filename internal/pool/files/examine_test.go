@@ -2,13 +2,13 @@ package files
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
@@ -31,11 +31,11 @@ func TestExamineRefusesWithoutAChange(t *testing.T) {
 			dir := t.TempDir()
 			cfg := configOf(t, filepath.Join(dir, "pool"))
 			tc.set(t, &cfg)
-			before := tree(t, dir)
+			before := drivertest.Tree(t, dir)
 			if err := Examine(t.Context(), cfg); !errors.Is(err, tc.want) {
 				t.Errorf("Examine = %v, want %v", err, tc.want)
 			}
-			if after := tree(t, dir); after != before {
+			if after := drivertest.Tree(t, dir); after != before {
 				t.Errorf("the folder had\n%s and has\n%s", before, after)
 			}
 		})
@@ -46,18 +46,4 @@ func made(t *testing.T, cfg pool.Config) {
 	t.Helper()
 	_, err := Open(t.Context(), cfg)
 	must(t, err)
-}
-
-// tree lists the files of a folder, with their modes and times.
-func tree(t *testing.T, dir string) (list string) {
-	t.Helper()
-	must(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := entry.Info()
-		list += path + " " + info.Mode().String() + " " + info.ModTime().String() + "\n"
-		return err
-	}))
-	return list
 }

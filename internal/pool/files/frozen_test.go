@@ -33,14 +33,10 @@ func TestRecordsAreAsFrozen(t *testing.T) {
 		}},
 	} {
 		text, err := encode(of.record)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		golden.Format(t, file, string(text))
 		stored, err := os.ReadFile(filepath.Join("testdata", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got, err := decodeRecord(of.ref, stored); err != nil || !reflect.DeepEqual(got, of.record) {
 			t.Errorf("%s is read as %+v, %v, want %+v", file, got, err, of.record)
 		}

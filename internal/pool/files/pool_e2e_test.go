@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,14 +32,8 @@ var filesystems = map[string][]string{
 func mounted(t *testing.T, args ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if out, err := exec.Command("mount", append(args, dir)...).CombinedOutput(); err != nil {
-		t.Fatalf("mount %v: %v: %s", args, err, out)
-	}
-	t.Cleanup(func() {
-		if err := mounts.Unmount(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	output(t, slices.Concat([]string{"mount"}, args, []string{dir})...)
+	t.Cleanup(func() { must(t, mounts.Unmount(dir)) })
 	return dir
 }
 
@@ -46,9 +41,7 @@ func mounted(t *testing.T, args ...string) string {
 func inMemory(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1100m", "none", dir).CombinedOutput(); err != nil {
-		t.Fatalf("mount: %v: %s", err, out)
-	}
+	output(t, "mount", "-t", "tmpfs", "-o", "size=1100m", "none", dir)
 	t.Cleanup(func() {
 		// Lazily: a container that was started meanwhile may have a copy of the mount of the disk.
 		if out, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
@@ -67,10 +60,7 @@ func poolBelow(t *testing.T, fs, dir string) *Pool {
 	image := filepath.Join(dir, "disk")
 	must(t, os.WriteFile(image, nil, 0o600))
 	must(t, os.Truncate(image, 1<<30))
-	mkfs := filesystems[fs]
-	if out, err := exec.Command(mkfs[0], append(mkfs[1:], image)...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v: %s", mkfs, err, out)
-	}
+	output(t, append(filesystems[fs], image)...)
 	p, err := Open(t.Context(), pool.Config{Dir: mounted(t, "-o", "loop", image), Node: "n1"})
 	must(t, err)
 	return p
@@ -226,9 +216,7 @@ func TestPoolOnBtrfsIsRefused(t *testing.T) {
 	image := filepath.Join(t.TempDir(), "disk")
 	must(t, os.WriteFile(image, nil, 0o600))
 	must(t, os.Truncate(image, 256<<20))
-	if out, err := exec.Command("mkfs.btrfs", "-q", image).CombinedOutput(); err != nil {
-		t.Fatalf("mkfs.btrfs: %v: %s", err, out)
-	}
+	output(t, "mkfs.btrfs", "-q", image)
 	dir := mounted(t, "-o", "loop", image)
 	_, err := Open(t.Context(), pool.Config{Dir: dir, Node: "n1"})
 	wantReason(t, "Open on btrfs", err, fault.PoolUnusable)

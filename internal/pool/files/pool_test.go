@@ -49,9 +49,7 @@ func openPool(t *testing.T, dir string) *Pool {
 	cfg := configOf(t, dir)
 	cfg.SysDir = filepath.Join(dir, "no loop devices")
 	p, err := Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.disk.statfs = diskOf(20)
 	return p
 }
@@ -59,9 +57,7 @@ func openPool(t *testing.T, dir string) *Pool {
 func mustCreate(t *testing.T, p *Pool, name string, size int64) pool.Record {
 	t.Helper()
 	r, err := p.Create(t.Context(), pool.NewVolume{Name: name, Size: size})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -86,9 +82,7 @@ func TestPoolThatAnotherProgramHasJustMadeIsNotForeign(t *testing.T) {
 	cfg := configOf(t, dir)
 	p, err := newPool(cfg)
 	must(t, err)
-	if err := p.checkEmpty(cfg); err != nil {
-		t.Errorf("checkEmpty = %v, want no error", err)
-	}
+	wantKind(t, "checkEmpty", p.checkEmpty(cfg), fault.None)
 }
 
 func TestOpenRefusesWhatIsNotThisNodesPool(t *testing.T) {

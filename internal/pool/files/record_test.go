@@ -21,9 +21,7 @@ func goodRecord() pool.Record {
 
 func TestDamagedRecordsAreRefused(t *testing.T) {
 	data, err := encode(goodRecord())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	replace := func(old, with string) []byte {
 		out := bytes.Replace(data, []byte(old), []byte(with), 1)
 		if bytes.Equal(out, data) {
@@ -66,9 +64,7 @@ func TestDamagedRecordsAreRefused(t *testing.T) {
 
 func FuzzDecodeRecord(f *testing.F) {
 	data, err := encode(goodRecord())
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add(data)
 	f.Add([]byte(`{"format":1}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -80,9 +76,7 @@ func FuzzDecodeRecord(f *testing.F) {
 			t.Errorf("decodeRecord let %+v pass", r)
 		}
 		out, err := encode(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if again, err := decodeRecord(pool.VolumeRef(hex32), out); err != nil || again.Name != r.Name || again.Size != r.Size || again.State != r.State {
 			t.Errorf("decodeRecord(encode(%+v)) = %+v, %v", r, again, err)
 		}

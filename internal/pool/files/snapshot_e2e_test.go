@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -166,9 +165,7 @@ func TestBlocksThatAForeignCopySharesStayReserved(t *testing.T) {
 	p := realPool(t, "xfs")
 	a := mustCreate(t, p, "a", 10*small)
 	writeOver(t, p.ImagePath(a.ID), a.Size, 'a')
-	if out, err := exec.Command("cp", "--reflink=always", p.ImagePath(a.ID), p.ImagePath(a.ID)+".bak").CombinedOutput(); err != nil {
-		t.Fatalf("cp: %v: %s", err, out)
-	}
+	output(t, "cp", "--reflink=always", p.ImagePath(a.ID), p.ImagePath(a.ID)+".bak")
 	must(t, unix.Mkfifo(p.path(string(pool.Volumes), "pipe"), 0o600))
 	free, err := p.Free(t.Context())
 	must(t, err)
@@ -281,7 +278,8 @@ func TestPowerLossOfASnapshotLeavesItWhole(t *testing.T) {
 		return
 	}
 	remount(t, p.dir)
-	p = reopen(t, p.dir)
+	p, err = Open(t.Context(), pool.Config{Dir: p.dir, Node: "n1"})
+	must(t, err)
 	e, err := p.GetSnapshot(t.Context(), made.ID)
 	if err != nil || e.Kind != pool.Whole {
 		t.Fatalf("GetSnapshot after a power loss = %+v, %v", e, err)
@@ -294,25 +292,13 @@ func TestPowerLossOfASnapshotLeavesItWhole(t *testing.T) {
 
 func remount(t *testing.T, mountpoint string) {
 	t.Helper()
-	source, err := exec.Command("findmnt", "-no", "SOURCE", mountpoint).Output()
-	must(t, err)
-	loop := strings.TrimSpace(string(source))
+	loop := output(t, "findmnt", "-no", "SOURCE", mountpoint)
 	// Without this the loop device, which ends with its last user, would go with the filesystem.
 	keep, err := os.Open(loop)
 	must(t, err)
 	defer func() { _ = keep.Close() }()
-	for _, args := range [][]string{{"umount", mountpoint}, {"mount", loop, mountpoint}} {
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v: %s", args, err, out)
-		}
-	}
-}
-
-func reopen(t *testing.T, dir string) *Pool {
-	t.Helper()
-	p, err := Open(t.Context(), pool.Config{Dir: dir, Node: "n1"})
-	must(t, err)
-	return p
+	output(t, "umount", mountpoint)
+	output(t, "mount", loop, mountpoint)
 }
 
 // shutdown stops a filesystem without writing anything more: FS_IOC_SHUTDOWN with NOLOGFLUSH.

@@ -93,16 +93,12 @@ func TestGroupPoolHasNoCopies(t *testing.T) {
 	vol := mustCreate(t, p, "a", 16<<20)
 	_, err := p.CreateSnapshot(t.Context(), pool.NewSnapshot{Name: "s", Volume: vol.ID})
 	wantKind(t, "CreateSnapshot", err, fault.InvalidArgument)
-	if fault.ReasonOf(err) != fault.NoCopies {
-		t.Errorf("CreateSnapshot = %v, want the reason %s", err, fault.NoCopies)
-	}
+	wantReason(t, "CreateSnapshot", err, fault.NoCopies)
 	_, err = p.Create(t.Context(), pool.NewVolume{Name: "b", Size: 16 << 20, From: pool.From{Volume: vol.ID}})
 	wantKind(t, "a clone", err, fault.InvalidArgument)
 	err = p.ReadBlocks(t.Context(), pool.BlocksRequest{Target: pool.NewID()}, nil)
 	wantKind(t, "ReadBlocks", err, fault.Precondition)
-	if fault.ReasonOf(err) != fault.NoCopies {
-		t.Errorf("ReadBlocks = %v, want the reason %s", err, fault.NoCopies)
-	}
+	wantReason(t, "ReadBlocks", err, fault.NoCopies)
 	if n := len(host.Groups()[0].Volumes); n != 1 {
 		t.Errorf("%d logical volumes, want one", n)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/golden"
 )
 
@@ -30,9 +31,7 @@ func TestMetricsAreAsFrozen(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 	}
 	golden.Names(t, "metrics.txt", names)
 }
@@ -40,9 +39,7 @@ func TestMetricsAreAsFrozen(t *testing.T) {
 // TestValuesOfTheChartAreAsFrozen: people's values files have the names.
 func TestValuesOfTheChartAreAsFrozen(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "deploy/charts/cloudblock-csi/values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	golden.Names(t, "values.txt", keys(string(text)))
 }
 
@@ -63,9 +60,7 @@ func keys(text string) []string {
 // TestThePageNamesEveryFrozenFile: docs/upgrade.md has a row for each file that a test of a format compares, and no other.
 func TestThePageNamesEveryFrozenFile(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs/upgrade.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	var want []string
 	for _, folder := range []string{"cmd", "internal", "test/check/compatibility"} {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
@@ -75,9 +70,7 @@ func TestThePageNamesEveryFrozenFile(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 	}
 	var got []string
 	for _, found := range regexp.MustCompile("`([a-z/]+)(?:\\{([a-z,]+)\\})?(/testdata)[^`]*`").FindAllStringSubmatch(string(page), -1) {

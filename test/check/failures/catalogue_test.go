@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 func TestParseRefuses(t *testing.T) {
@@ -70,13 +72,9 @@ func TestClaims(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			for _, folder := range []string{"cmd", "internal/x", "test"} {
-				if err := os.MkdirAll(filepath.Join(root, folder), 0o700); err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, os.MkdirAll(filepath.Join(root, folder), 0o700))
 			}
-			if err := os.WriteFile(filepath.Join(root, "internal/x/a_test.go"), []byte(head+c.source), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, os.WriteFile(filepath.Join(root, "internal/x/a_test.go"), []byte(head+c.source), 0o600))
 			found, err := claims(root)
 			var got []string
 			for _, f := range found {
@@ -109,9 +107,7 @@ func TestReportCountsWhatDoesNotPassAsBroken(t *testing.T) {
 // TestTheCatalogueAndTheTestsNameEachOther: each row has its tests, and each comment its row.
 func TestTheCatalogueAndTheTestsNameEachOther(t *testing.T) {
 	rows, err := read("../../../docs/contributing/failures.md", "../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	const first, pairs = 15 + 13 + 16 + 6 + 12 + 13, 470 // F, A, C, E, P and L rows, and what their tests prove; none is ever removed
 	if len(rows) < first {
 		t.Errorf("%d rows, want at least %d", len(rows), first)

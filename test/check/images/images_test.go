@@ -22,6 +22,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 var dir = flag.String("images", "", "the folder with controller.tar, node.tar and lvm.tar")
@@ -64,17 +66,13 @@ func readJSON(t *testing.T, file string, into any) {
 	if err == nil {
 		err = json.Unmarshal(text, into)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 }
 
 func untar(t *testing.T, file, into string) {
 	t.Helper()
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	defer f.Close()
 	r := tar.NewReader(f)
 	for {
@@ -123,9 +121,7 @@ func files(t *testing.T, root string) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return found
 }
 
@@ -133,9 +129,7 @@ func files(t *testing.T, root string) []string {
 // returns what it printed.
 func run(t *testing.T, root string, c config, args ...string) (string, error) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Join(root, "proc"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.MkdirAll(filepath.Join(root, "proc"), 0o755))
 	args = append([]string{"--mount", "--pid", "--fork", "--root=" + root, "--mount-proc", "--"}, args...)
 	cmd := exec.CommandContext(t.Context(), "unshare", args...)
 	cmd.Env = c.Config.Env
@@ -150,9 +144,7 @@ func TestImagesAreSmall(t *testing.T) {
 		var size int64
 		for _, file := range files(t, root) {
 			info, err := os.Lstat(root + file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			size += info.Size()
 		}
 		t.Logf("%s: %.1f MB", name, float64(size)/1e6)
@@ -196,9 +188,7 @@ func TestTheImagesHaveTheTermsOfWhatIsInThem(t *testing.T) {
 	} {
 		root, _, _ := unpack(t, name)
 		text, err := os.ReadFile(filepath.Join(root, "licenses/third-party"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		for _, module := range modules {
 			if !strings.Contains(string(text), "\n"+module) {
 				t.Errorf("the %s image has no terms of %s", name, module)
@@ -242,9 +232,7 @@ func checkPrograms(t *testing.T, root string, want []string) {
 	t.Helper()
 	for _, file := range files(t, root) {
 		info, err := os.Lstat(root + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		if info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
 			t.Errorf("%s lends its owner's rights", file)
 		}
@@ -276,9 +264,7 @@ func checkVersion(t *testing.T, root string, c config, name string) {
 // TestToolsAreThoseTheNodeCalls: a tool that is added to the program has to come into the image.
 func TestToolsAreThoseTheNodeCalls(t *testing.T) {
 	script, err := os.ReadFile("../../../build/node-tools.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	_, list, _ := strings.Cut(string(script), "\ntools=\"")
 	list, _, _ = strings.Cut(list, "\"")
 	got, want := strings.Fields(list), tools(t)
@@ -293,9 +279,7 @@ func TestToolsAreThoseTheNodeCalls(t *testing.T) {
 func tools(t *testing.T) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../../../cmd/node/checks.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	var names []string
 	ast.Inspect(file, func(n ast.Node) bool {
 		field, is := n.(*ast.KeyValueExpr)
@@ -305,9 +289,7 @@ func tools(t *testing.T) []string {
 		ast.Inspect(field.Value, func(n ast.Node) bool {
 			if text, is := n.(*ast.BasicLit); is && text.Kind == token.STRING {
 				name, err := strconv.Unquote(text.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, err)
 				names = append(names, name)
 			}
 			return true

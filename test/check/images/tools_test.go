@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 // Every tool starts with nothing but what is in the image.
@@ -59,9 +61,7 @@ esac
 func TestToolsOfTheNodeImageServeAVolume(t *testing.T) {
 	root, c, _ := unpack(t, "node")
 	for _, dir := range []string{"dev", "proc"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
 	for _, fs := range []string{"ext4", "xfs"} {
 		t.Run(fs, func(t *testing.T) {
@@ -98,9 +98,7 @@ chroot "$1" blkid -p -o export /volume | grep -x TYPE=crypto_LUKS
 func TestToolsOfTheNodeImageEncrypt(t *testing.T) {
 	root, c, _ := unpack(t, "node")
 	for _, dir := range []string{"dev", "proc"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
 	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--", "/bin/sh", "-c", encrypt, "encrypt", root)
 	cmd.Env = c.Config.Env
@@ -113,12 +111,8 @@ func TestToolsOfTheNodeImageEncrypt(t *testing.T) {
 func loopDevice(t *testing.T, size int64) (file, device string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "volume.img")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(file, size); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile(file, nil, 0o600))
+	expect.NoError(t, os.Truncate(file, size))
 	out, err := exec.CommandContext(t.Context(), "losetup", "--find", "--show", file).Output()
 	if err != nil {
 		t.Fatalf("losetup: %v", err)
@@ -137,9 +131,7 @@ func loopDevice(t *testing.T, size int64) (file, device string) {
 func checkOldKernels(t *testing.T, file string) {
 	t.Helper()
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	defer f.Close()
 	const incompatAt, known = 216, 0b1111
 	var incompat [4]byte
@@ -174,9 +166,7 @@ chroot "$root" /cloudblock-controller volumes --cloud local --local-pool lvm:ima
 func TestToolsOfTheImageForVolumeGroups(t *testing.T) {
 	root, c, _ := unpack(t, "lvm")
 	for _, dir := range []string{"dev", "proc", "sys"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
 	_, device := loopDevice(t, 64<<20)
 	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--", "/bin/sh", "-c", group, "group", root, device)

@@ -17,15 +17,15 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 // Methods returns the methods of a service of the specification, such as csi.v1.Node, by name.
 func Methods(t testing.TB, service protoreflect.FullName) map[string]protoreflect.MethodDescriptor {
 	t.Helper()
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(service)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	all := map[string]protoreflect.MethodDescriptor{}
 	list := found.(protoreflect.ServiceDescriptor).Methods()
 	for i := range list.Len() {
@@ -38,9 +38,7 @@ func Methods(t testing.TB, service protoreflect.FullName) map[string]protoreflec
 func Message(t testing.TB, d protoreflect.MessageDescriptor) proto.Message {
 	t.Helper()
 	kind, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return kind.New().Interface()
 }
 
@@ -96,9 +94,7 @@ func FuzzCalls(f *testing.F, service protoreflect.FullName, conn *grpc.ClientCon
 				Fill(req.ProtoReflect(), text, "secret")
 			}
 			raw, err := proto.Marshal(req)
-			if err != nil {
-				f.Fatal(err)
-			}
+			expect.NoError(f, err)
 			f.Add(uint(i), raw)
 		}
 	}
@@ -133,8 +129,28 @@ func Tree(t testing.TB, dir string) string {
 		_, err = fmt.Fprintf(&text, "%s %s %d %s %s\n", path, info.Mode(), info.Size(), info.ModTime(), leads)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return text.String()
+}
+
+// FilesWith returns the files below a folder that hold a text, except those below the folders that are left out.
+func FilesWith(t testing.TB, dir, text string, leftOut ...string) (found []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case slices.Contains(leftOut, path):
+			return fs.SkipDir
+		case !entry.Type().IsRegular():
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		if strings.Contains(string(content), text) {
+			found = append(found, path)
+		}
+		return err
+	})
+	expect.NoError(t, err)
+	return found
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/drivertest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 // A program starts seconds after its test asked for the address, and may be started again.
@@ -18,13 +19,9 @@ func TestAFreeAddressStaysFree(t *testing.T) {
 	}
 	for range 2 {
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		if port := conn.LocalAddr().String(); port == address || before[port] {
 			t.Errorf("a connection has the reserved port of %s", port)
 		}

@@ -1,8 +1,9 @@
-// Package expect has what the tests of many packages expect of errors and of what happens soon.
+// Package expect has what the tests of many packages expect of errors, of programs and of what happens soon.
 package expect
 
 import (
 	"context"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -20,7 +21,10 @@ func NoError(t testing.TB, err error) {
 // Kind fails the test unless the error of what was done has the kind; fault.None: there is no error.
 func Kind(t testing.TB, what string, err error, want fault.Kind) {
 	t.Helper()
-	if fault.Of(err) != want || (err == nil) != (want == fault.None) {
+	switch {
+	case want == fault.None && err != nil:
+		t.Errorf("%s = %v, want no error", what, err)
+	case fault.Of(err) != want:
 		t.Errorf("%s = %v, want kind %q", what, err, want)
 	}
 }
@@ -31,6 +35,16 @@ func Reason(t testing.TB, what string, err error, want fault.Reason) {
 	if got := fault.ReasonOf(err); got != want {
 		t.Errorf("%s = %v has the reason %q, want %q", what, err, string(got), string(want))
 	}
+}
+
+// Run runs a program that has to succeed, also after the end of the test's context, and returns what it has printed.
+func Run(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(context.WithoutCancel(t.Context()), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return string(out)
 }
 
 // Eventually waits for what has no event to wait for, at most 30 seconds.

@@ -1,4 +1,4 @@
-// Package loops gives tests and demonstrations loop devices that have never served, and frees those that stand on a file.
+// Package loops gives tests and demonstrations loop devices that have never served, and finds and frees those of files.
 //
 // A loop device keeps settings of its queue, such as discard_max_bytes, after its file is detached. What one test or
 // an earlier run wrote there lets the next one pass where a new machine would fail.

@@ -93,19 +93,7 @@ func DetachAll(file string) (busy bool, err error) {
 	}
 	for _, l := range standingOn(all, fileID{stat.Dev, stat.Ino}) {
 		busy = true
-		err = errors.Join(err, detach(l.path))
+		err = errors.Join(err, Detach(l.path))
 	}
 	return busy, err
-}
-
-func detach(path string) error {
-	device, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer device.Close()
-	if err := unix.IoctlSetInt(int(device.Fd()), unix.LOOP_CLR_FD, 0); err != nil && !errors.Is(err, unix.ENXIO) {
-		return &os.PathError{Op: "detach", Path: path, Err: err}
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-// Package mounts unmounts for tests and demonstrations.
+// Package mounts unmounts for tests and demonstrations, and has what tests ask of mounts.
 package mounts
 
 import (
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -50,4 +51,23 @@ exec "$@"`
 func Separate(ctx context.Context, own string, args ...string) *exec.Cmd {
 	script := append([]string{"--mount", "--propagation", "private", "sh", "-c", separate, "sh", os.TempDir(), own}, args...)
 	return exec.CommandContext(ctx, "unshare", script...)
+}
+
+// GrowsExt4 reports whether this process has CAP_SYS_RESOURCE, without which the kernel grows no mounted ext4.
+func GrowsExt4(t testing.TB) bool {
+	t.Helper()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		t.Fatal(err)
+	}
+	return sets[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
+}
+
+// NeedsToGrow skips a test of ext4 where the kernel refuses to grow it.
+func NeedsToGrow(t testing.TB, filesystem string) {
+	t.Helper()
+	if filesystem == "ext4" && !GrowsExt4(t) {
+		t.Skip("left out: this root lacks CAP_SYS_RESOURCE, without which the kernel grows no mounted ext4; it runs in the virtual machine (make e2e-vm)")
+	}
 }

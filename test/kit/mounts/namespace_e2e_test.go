@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 )
 
@@ -15,14 +16,8 @@ import (
 func TestSeparate(t *testing.T) {
 	own, other := t.TempDir(), t.TempDir()
 	for _, dir := range []string{own, other} {
-		if err := unix.Mount("none", dir, "tmpfs", 0, "size=1m"); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := mounts.Unmount(dir); err != nil {
-				t.Error(err)
-			}
-		})
+		expect.NoError(t, unix.Mount("none", dir, "tmpfs", 0, "size=1m"))
+		t.Cleanup(func() { expect.NoError(t, mounts.Unmount(dir)) })
 	}
 	for keep, want := range map[string][]string{"": nil, own: {own}} {
 		out, err := mounts.Separate(t.Context(), keep, "cat", "/proc/self/mountinfo").CombinedOutput()

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 )
 
 // Clean unmounts everything below dir, detaches the loop devices whose files are there and removes
@@ -22,8 +24,7 @@ func Clean(dir string) error {
 	}
 	var failures []error
 	// Before anything is unmounted: the files of a pool on a disk of its own lose their path with it.
-	loops, err := LoopsBelow(dir)
-	failures = append(failures, err)
+	attached := loops.Below(dir)
 	mounts, err := mountsBelow(dir)
 	failures = append(failures, err)
 	for _, path := range mounts {
@@ -31,8 +32,8 @@ func Clean(dir string) error {
 			failures = append(failures, fmt.Errorf("unmount %s: %w", path, err))
 		}
 	}
-	for _, loop := range loops {
-		failures = append(failures, detach(loop))
+	for _, loop := range attached {
+		failures = append(failures, loops.Detach(loop))
 	}
 	if err := errors.Join(failures...); err != nil {
 		return err // the folder stays: removing files below a live mount is never right
@@ -63,35 +64,4 @@ func mountsBelow(dir string) ([]string, error) {
 // unescape undoes the octal escapes of the mount table.
 func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
-}
-
-// LoopsBelow returns the loop devices, as /dev/loopN, whose backing files are below dir.
-func LoopsBelow(dir string) ([]string, error) {
-	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	if err != nil {
-		return nil, err
-	}
-	var found []string
-	for _, file := range files {
-		backing, err := os.ReadFile(file)
-		if err != nil {
-			continue // detached between the two looks
-		}
-		if strings.HasPrefix(string(backing), dir+"/") {
-			found = append(found, "/dev/"+filepath.Base(filepath.Dir(filepath.Dir(file))))
-		}
-	}
-	return found, nil
-}
-
-func detach(loop string) error {
-	f, err := os.OpenFile(loop, os.O_RDONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0); err != nil && !errors.Is(err, unix.ENXIO) {
-		return fmt.Errorf("detach %s: %w", loop, err)
-	}
-	return nil
 }

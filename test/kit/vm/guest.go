@@ -30,8 +30,6 @@ type Config struct {
 	Init, Node string
 	// Dir is for the guest's own files: its console, its control socket.
 	Dir string
-	// Memory in MiB; 0: 768.
-	Memory int
 	// Kernel are more arguments of the kernel.
 	Kernel string
 }
@@ -90,16 +88,12 @@ func accelerator() string { return cmp.Or(os.Getenv("CLOUDBLOCK_ACCEL"), "tcg,tb
 
 // startQEMU starts QEMU so that it ends with this process.
 func (g *Guest) startQEMU(cfg Config, archive string) error {
-	memory := cfg.Memory
-	if memory == 0 {
-		memory = 768
-	}
 	said, err := os.Create(g.file("qemu"))
 	if err != nil {
 		return err
 	}
 	cmd := exec.Command("qemu-system-x86_64",
-		"-accel", accelerator(), "-cpu", "max", "-M", "pc", "-m", fmt.Sprint(memory), "-smp", "1",
+		"-accel", accelerator(), "-cpu", "max", "-M", "pc", "-m", "768", "-smp", "1",
 		"-smbios", "type=1,manufacturer=DigitalOcean,serial="+MachineID,
 		"-nodefaults", "-no-user-config", "-display", "none",
 		"-kernel", filepath.Join(cfg.Image, "vmlinuz"), "-initrd", archive,

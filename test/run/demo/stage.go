@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
@@ -127,12 +128,8 @@ func (s *stage) epilogue(dir string, took time.Duration) error {
 	if s.cloud == nil {
 		dir = s.pair.Pool() // whose own loop device Clean detaches
 	}
-	loops, err := programs.LoopsBelow(dir)
-	if err != nil {
-		return err
-	}
-	if len(loops) > 0 {
-		return fmt.Errorf("left behind: loop devices %v", loops)
+	if attached := loops.Below(dir); len(attached) > 0 {
+		return fmt.Errorf("left behind: loop devices %v", attached)
 	}
 	where, left := "file in the pool", s.inCloud
 	if s.cloud == nil {

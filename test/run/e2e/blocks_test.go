@@ -56,12 +56,8 @@ func backUp(t *testing.T, pair *programs.Pair, s *programs.Snapshot, ranges []*c
 	restored := create(t, pair, programs.Claim{Name: "restored " + s.Name, Size: s.Size, Source: s.Source()})
 	must(t, restored.Stage, restored.Publish)
 	device, err := os.ReadFile(data(restored))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := backup.Truncate(s.Size); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, backup.Truncate(s.Size))
 	for _, r := range ranges {
 		if _, err := backup.WriteAt(device[r.GetByteOffset():r.GetByteOffset()+r.GetSizeBytes()], r.GetByteOffset()); err != nil {
 			t.Fatal(err)
@@ -86,9 +82,7 @@ func TestIncrementalBackupOfARawBlockVolume(t *testing.T) {
 	write(t, data(v), 1, 24*mib)
 	full := snapshot(t, v, "full")
 	device, err := os.OpenFile(data(v), os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer device.Close()
 	block := make([]byte, 4096)
 	for at := int64(0); at < 48*mib; at += 2 * 4096 { // more ranges than the connection holds
@@ -97,23 +91,17 @@ func TestIncrementalBackupOfARawBlockVolume(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(device.Sync(), device.Close()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(device.Sync(), device.Close()))
 	if _, err := v.Expand(t.Context(), 80*mib); err != nil {
 		t.Fatal(err)
 	}
 	next := snapshot(t, v, "next")
 
 	backup, err := os.Create(t.TempDir() + "/backup")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer backup.Close()
 	allocated, err := delta(t, pair, nil, full, 0, func(int) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if copied := backUp(t, pair, full, allocated, backup); copied != 24*mib {
 		t.Errorf("%d bytes are allocated, want %d", copied, 24*mib)
 	}
@@ -125,14 +113,10 @@ func TestIncrementalBackupOfARawBlockVolume(t *testing.T) {
 	if len(changed) == 0 || err == nil {
 		t.Fatalf("%d ranges came from a controller that was killed: %v", len(changed), err)
 	}
-	if err := pair.Controller.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, pair.Controller.Start(t.Context()))
 	last := changed[len(changed)-1]
 	rest, err := delta(t, pair, full, next, last.GetByteOffset()+last.GetSizeBytes(), func(int) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Logf("%d ranges came before the controller was killed, %d later", len(changed), len(rest))
 	if copied := backUp(t, pair, next, append(changed, rest...), backup); copied != 24*mib {
 		t.Errorf("%d bytes are reported, want %d", copied, 24*mib)

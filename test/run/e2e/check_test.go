@@ -14,16 +14,10 @@ import (
 func TestExitCodesOfCheck(t *testing.T) {
 	intact, blank := filepath.Join(t.TempDir(), "intact"), filepath.Join(t.TempDir(), "blank")
 	for _, image := range []string{intact, blank} {
-		if err := os.WriteFile(image, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Truncate(image, 32*mib); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(image, nil, 0o600))
+		noError(t, os.Truncate(image, 32*mib))
 	}
-	if out, err := exec.CommandContext(t.Context(), "mkfs.ext4", "-q", "-F", intact).CombinedOutput(); err != nil {
-		t.Fatalf("mkfs.ext4: %v\n%s", err, out)
-	}
+	command(t, "mkfs.ext4", "-q", "-F", intact)
 	for name, tc := range map[string]struct {
 		args   []string
 		code   int

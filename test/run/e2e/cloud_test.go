@@ -18,9 +18,7 @@ import (
 func beside(t *testing.T, pair *programs.Pair) *programs.Pair {
 	t.Helper()
 	other, err := pair.Beside(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return other
 }
 
@@ -65,9 +63,7 @@ func (w world) move(t *testing.T, here, there *programs.Volume, seed byte) {
 func wantNodes(t *testing.T, pair *programs.Pair, id string, want ...string) {
 	t.Helper()
 	answer, err := csi.NewControllerClient(pair.Controller.Conn).ListVolumes(t.Context(), &csi.ListVolumesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, entry := range answer.GetEntries() {
 		if entry.GetVolume().GetVolumeId() == id {
 			if got := entry.GetStatus().GetPublishedNodeIds(); !slices.Equal(got, want) {

@@ -52,12 +52,8 @@ func TestKilledInsideMkfs(t *testing.T) {
 func waitingMkfs(t *testing.T, dir, name, gate string) string {
 	t.Helper()
 	folder := filepath.Join(dir, "wrappers")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.MkdirAll(folder, 0o755))
 	script := fmt.Sprintf("#!/bin/sh\ntouch '%[1]s.waiting'\nwhile [ ! -e '%[1]s' ]; do sleep 0.05; done\nexec /sbin/%[2]s \"$@\"\n", gate, name)
-	if err := os.WriteFile(filepath.Join(folder, name), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(filepath.Join(folder, name), []byte(script), 0o755))
 	return folder + ":" + os.Getenv("PATH") + ":/usr/sbin:/sbin"
 }

@@ -5,11 +5,11 @@ package e2e
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
@@ -18,28 +18,17 @@ import (
 func hostDisk(t *testing.T, dir, filesystem string, size int64) string {
 	t.Helper()
 	mountpoint, err := programs.Disk(t.Context(), dir, filesystem, size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return mountpoint
 }
 
-func command(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
-	}
-	return string(out)
-}
+var command = expect.Run
 
 // fillUp writes a foreign file until the disk has not one byte left.
 func fillUp(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer f.Close()
 	for chunk := 16 * int(mib); chunk >= 512; {
 		if _, err = f.Write(make([]byte, chunk)); err == nil {

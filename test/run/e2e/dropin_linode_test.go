@@ -140,12 +140,8 @@ func (v linodeVendor) more(c takenOver) {
 func (v linodeVendor) renamed(c takenOver) {
 	vol := c.persistentVolume("before", "ext4")
 	id, err := number(vol.ID)
-	if err == nil {
-		err = v.Rename(id, "after")
-	}
-	if err != nil {
-		c.Fatal(err)
-	}
+	noError(c, err)
+	noError(c, v.Rename(id, "after"))
 	must(c.T, vol.Attach, vol.Stage, vol.Publish)
 	if got, want := vol.Published["devicePath"], "/dev/disk/by-id/scsi-0Linode_Volume_after"; got != want {
 		c.Errorf("the publish context says %s, want %s", got, want)
@@ -175,9 +171,7 @@ func (v linodeVendor) clone(c takenOver) {
 func (v linodeVendor) parameters(c takenOver) {
 	vol := create(c.T, c.pair, programs.Claim{Name: "tagged", Filesystem: "ext4", Size: c.Size(), Parameters: c.class()})
 	id, err := number(vol.ID)
-	if err != nil {
-		c.Fatal(err)
-	}
+	noError(c, err)
 	made, _ := v.Volume(id)
 	if !made.Encrypted || !slices.Contains(made.Tags, "foo") || !slices.Contains(made.Tags, "env:prod") {
 		c.Errorf("the volume is %+v, want it encrypted and with the tags foo and env:prod", made)
@@ -200,13 +194,7 @@ func (v linodeVendor) luks(c takenOver) {
 	vol := c.blankVolume("secret")
 	vol.Context[key], vol.Context[linodeName+"/luks-cipher"], vol.Context[linodeName+"/luks-key-size"] = "true", "aes-xts-plain64", "512"
 	vol.Context[linodeName+"/volume-name"] = "secret"
-	must(c.T, vol.Attach) // the vendor's node program may still run here
-	err := vol.Stage(c.Context())
-	wantCode(c.T, "staging a volume of LUKS without its secret", err, codes.InvalidArgument)
-	if err == nil || !strings.Contains(err.Error(), "luksKey") {
-		c.Errorf("Stage = %v, want an error that names the key of the secret", err)
-	}
-	c.wantUntouched(vol)
+	c.refused("a volume of LUKS without its secret", vol, codes.InvalidArgument, "luksKey") // the vendor's node program may still run here
 	must(c.T, vol.Detach, vol.Delete)
 	class := map[string]string{key: "true", linodeName + "/luks-cipher": "aes-xts-plain64", linodeName + "/luks-key-size": "512"}
 	made := create(c.T, c.pair, programs.Claim{Name: "secret", Filesystem: "ext4", Size: c.Size(), Parameters: class})
@@ -217,7 +205,7 @@ func (v linodeVendor) luks(c takenOver) {
 	}
 	must(c.T, made.Delete)
 	class[linodeName+"/luks-cipher"] = "serpent-xts-plain64"
-	_, err = c.pair.Create(c.Context(), programs.Claim{Name: "serpent", Filesystem: "ext4", Size: c.Size(), Parameters: class})
+	_, err := c.pair.Create(c.Context(), programs.Claim{Name: "serpent", Filesystem: "ext4", Size: c.Size(), Parameters: class})
 	wantCode(c.T, "creating a volume with another cipher", err, codes.InvalidArgument)
 }
 
@@ -225,12 +213,6 @@ func (v linodeVendor) luks(c takenOver) {
 func (v linodeVendor) partition(c takenOver) {
 	vol := c.blankVolume("parted")
 	vol.Context["partition"] = "1"
-	must(c.T, vol.Attach)
-	err := vol.Stage(c.Context())
-	wantCode(c.T, "staging a partition", err, codes.FailedPrecondition)
-	if err == nil || !strings.Contains(err.Error(), "partition") {
-		c.Errorf("Stage = %v, want an error that names the attribute", err)
-	}
-	c.wantUntouched(vol)
+	c.refused("a partition", vol, codes.FailedPrecondition, "partition")
 	must(c.T, vol.Detach, vol.Delete)
 }

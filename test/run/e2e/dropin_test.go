@@ -132,13 +132,9 @@ func (c takenOver) persistentVolume(name, kind string) *programs.Volume {
 		at := c.TempDir()
 		command(c.T, "mount", link, at)
 		write(c.T, filepath.Join(at, "data"), 7, mib)
-		if err := mounts.Unmount(at); err != nil {
-			c.Fatal(err)
-		}
+		noError(c, mounts.Unmount(at))
 	}
-	if err := c.detach(c.Context(), v.ID, c.machine); err != nil {
-		c.Fatal(err)
-	}
+	noError(c, c.detach(c.Context(), v.ID, c.machine))
 	v.Published = nil
 	return v
 }
@@ -147,9 +143,7 @@ func (c takenOver) persistentVolume(name, kind string) *programs.Volume {
 func (c takenOver) blankVolume(name string) *programs.Volume {
 	c.Helper()
 	handle, err := c.add(name)
-	if err != nil {
-		c.Fatal(err)
-	}
+	noError(c, err)
 	attributes := c.attributes()
 	attributes[vendorAddress] = "1763712000000-8081-" + c.driver()
 	v := &programs.Volume{Claim: programs.Claim{Name: name, Filesystem: "ext4"}, ID: handle, Context: attributes}
@@ -159,9 +153,7 @@ func (c takenOver) blankVolume(name string) *programs.Volume {
 // attachAsVendor does what the vendor's controller does, and returns the link to the disk.
 func (c takenOver) attachAsVendor(v *programs.Volume) string {
 	c.Helper()
-	if err := c.attach(c.Context(), v.ID, c.machine); err != nil {
-		c.Fatal(err)
-	}
+	noError(c, c.attach(c.Context(), v.ID, c.machine))
 	v.Published = c.told(v)
 	return filepath.Join(c.devices, c.link(v))
 }
@@ -190,9 +182,7 @@ func (c takenOver) wantTold(v *programs.Volume) {
 func (c takenOver) wantListed(v *programs.Volume) {
 	c.Helper()
 	list, err := csi.NewControllerClient(c.pair.Controller.Conn).ListVolumes(c.Context(), &csi.ListVolumesRequest{})
-	if err != nil {
-		c.Fatal(err)
-	}
+	noError(c, err)
 	if !slices.ContainsFunc(list.GetEntries(), func(e *csi.ListVolumesResponse_Entry) bool {
 		return e.GetVolume().GetVolumeId() == v.ID && slices.Equal(e.GetStatus().GetPublishedNodeIds(), []string{c.pair.NodeID()})
 	}) {
@@ -213,23 +203,15 @@ func (c takenOver) inUse(kind string) {
 	v := c.persistentVolume("used-"+kindName(kind), kind)
 	link := c.attachAsVendor(v)
 	for _, dir := range []string{v.Staging, filepath.Dir(v.Target)} {
-		if err := os.MkdirAll(dir, 0o750); err != nil {
-			c.Fatal(err)
-		}
+		noError(c, os.MkdirAll(dir, 0o750))
 	}
 	if kind == "" { // the vendor's program binds the device straight to the target
-		if err := os.WriteFile(v.Target, nil, 0o600); err != nil {
-			c.Fatal(err)
-		}
+		noError(c, os.WriteFile(v.Target, nil, 0o600))
 		device, err := os.Readlink(link)
-		if err != nil {
-			c.Fatal(err)
-		}
+		noError(c, err)
 		command(c.T, "mount", "--bind", device, v.Target)
 	} else {
-		if err := os.Mkdir(v.Target, 0o750); err != nil {
-			c.Fatal(err)
-		}
+		noError(c, os.Mkdir(v.Target, 0o750))
 		command(c.T, "mount", "-t", kind, link, v.Staging)
 		command(c.T, "mount", "--bind", v.Staging, v.Target)
 		// A kubelet that is restarted asks for both again.
@@ -244,7 +226,7 @@ func (c takenOver) useAndDelete(v *programs.Volume) {
 	wantBytes(c.T, data(v), 7, mib)
 	grown := 2 * c.Size()
 	size, err := v.Expand(c.Context(), grown)
-	if !c.GrowsInUse() || v.Filesystem == "ext4" && !canGrowMountedExt4(c.T) {
+	if !c.GrowsInUse() || v.Filesystem == "ext4" && !mounts.GrowsExt4(c.T) {
 		wantCode(c.T, "growing what cannot grow in use", err, codes.FailedPrecondition)
 	} else if err != nil || v.Filesystem != "" && size != grown {
 		c.Errorf("Expand = %d, %v, want %d", size, err, grown)
@@ -271,6 +253,18 @@ func (c takenOver) blank() {
 	must(c.T, v.Attach, v.Stage, v.Publish, v.Unpublish, v.Unstage, v.Detach, v.Delete)
 }
 
+// refused attaches a volume whose stage has to be refused with an error that names something, and whose disk has to stay as it is.
+func (c takenOver) refused(what string, v *programs.Volume, code codes.Code, names string) {
+	c.Helper()
+	must(c.T, v.Attach)
+	err := v.Stage(c.Context())
+	wantCode(c.T, "staging "+what, err, code)
+	if err == nil || !strings.Contains(err.Error(), names) {
+		c.Errorf("Stage = %v, want an error that names %s", err, names)
+	}
+	c.wantUntouched(v)
+}
+
 // wantUntouched: nothing was written to the start of a disk.
 func (c takenOver) wantUntouched(v *programs.Volume) {
 	c.Helper()
@@ -282,9 +276,7 @@ func (c takenOver) wantUntouched(v *programs.Volume) {
 func readStart(t *testing.T, path string) string {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer f.Close()
 	start := make([]byte, mib)
 	if n, err := unix.Pread(int(f.Fd()), start, 0); err != nil || n != len(start) {

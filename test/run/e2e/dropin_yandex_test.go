@@ -42,9 +42,7 @@ func openYandexVendor(t *testing.T, dir string) vendor {
 	t.Helper()
 	account := emulator.Start(t, emulator.Options{DataDir: dir})
 	conn, err := grpc.NewClient(strings.TrimPrefix(account.URL, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return yandexVendor{&accounts.Yandex{Cloud: account}, conn}
 }
@@ -124,8 +122,8 @@ func (v yandexVendor) tags(id string) (tags []string, exists bool) {
 
 func (v yandexVendor) more(c takenOver) {
 	c.run("never formatted", v.neverFormatted)
-	c.run("the type of an old class", v.parameters)
-	c.run("the type of the managed service's class", v.managed)
+	c.run("the type of an old class", func(c takenOver) { v.madeAs(c, "typeID") })
+	c.run("the type of the managed service's class", func(c takenOver) { v.madeAs(c, "type") })
 	c.run("attached under its id", v.underItsID)
 }
 
@@ -133,28 +131,16 @@ func (v yandexVendor) more(c takenOver) {
 func (v yandexVendor) neverFormatted(c takenOver) {
 	vol := c.blankVolume("never")
 	vol.Context[yandexNever] = "true"
-	must(c.T, vol.Attach)
-	err := vol.Stage(c.Context())
-	wantCode(c.T, "staging a blank disk that must not be formatted", err, codes.FailedPrecondition)
-	if err == nil || !strings.Contains(err.Error(), yandexNever) {
-		c.Errorf("Stage = %v, want an error that names the attribute", err)
-	}
-	c.wantUntouched(vol)
+	c.refused("a blank disk that must not be formatted", vol, codes.FailedPrecondition, yandexNever)
 	must(c.T, vol.Detach, vol.Delete)
 }
 
-func (v yandexVendor) parameters(c takenOver) {
-	v.madeAs(c, map[string]string{"typeID": "network-ssd"}, "network-ssd")
-}
-
-func (v yandexVendor) managed(c takenOver) {
-	v.madeAs(c, map[string]string{"type": "network-ssd"}, "network-ssd")
-}
-
-func (v yandexVendor) madeAs(c takenOver, parameters map[string]string, diskType string) {
-	vol := create(c.T, c.pair, programs.Claim{Name: "typed", Filesystem: "ext4", Size: c.Size(), Parameters: parameters})
-	if made, _ := v.Disk(vol.ID); made.Type != diskType {
-		c.Errorf("the disk is %+v, want the type %s", made, diskType)
+// madeAs: the type of the disk is in this parameter.
+func (v yandexVendor) madeAs(c takenOver, parameter string) {
+	class := map[string]string{parameter: "network-ssd"}
+	vol := create(c.T, c.pair, programs.Claim{Name: "typed", Filesystem: "ext4", Size: c.Size(), Parameters: class})
+	if made, _ := v.Disk(vol.ID); made.Type != class[parameter] {
+		c.Errorf("the disk is %+v, want the type %s", made, class[parameter])
 	}
 	must(c.T, vol.Delete)
 }
@@ -165,8 +151,6 @@ func (v yandexVendor) underItsID(c takenOver) {
 	err := v.done(v.as(c.Context()))(compute.NewInstanceServiceClient(v.conn).AttachDisk(v.as(c.Context()), &compute.AttachInstanceDiskRequest{
 		InstanceId: c.machine, AttachedDiskSpec: &compute.AttachedDiskSpec{DeviceName: vol.ID, Disk: &compute.AttachedDiskSpec_DiskId{DiskId: vol.ID}},
 	}))
-	if err != nil {
-		c.Fatal(err)
-	}
+	noError(c, err)
 	must(c.T, vol.Attach, vol.Stage, vol.Publish, vol.Unpublish, vol.Unstage, vol.Detach, vol.Delete)
 }

@@ -6,7 +6,9 @@ package e2e
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,10 +18,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
-var eventually = expect.Eventually
+var noError, eventually = expect.NoError, expect.Eventually
 
 const (
 	mib = int64(1) << 20
@@ -35,9 +39,7 @@ func binaries(t *testing.T) string {
 		bin = "../../../bin"
 	}
 	bin, err := filepath.Abs(bin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if _, err := os.Stat(filepath.Join(bin, "cloudblock-node")); err != nil {
 		t.Fatalf("%v: run `make build` first", err)
 	}
@@ -49,9 +51,7 @@ func binaries(t *testing.T) string {
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cloudblock-e2e-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() {
 		if err := programs.Clean(dir); err != nil {
 			t.Errorf("clean up: %v", err)
@@ -68,9 +68,7 @@ func start(t *testing.T, opts programs.Options) *programs.Pair {
 	}
 	opts.Bin = binaries(t)
 	pair, err := programs.Start(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(pair.Stop)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -106,42 +104,49 @@ func wantCode(t *testing.T, what string, err error, want codes.Code) {
 	}
 }
 
-// write fills a file, or a device that exists, with bytes that depend on the seed.
-func write(t *testing.T, path string, seed byte, size int64) {
-	t.Helper()
+// fill fills a file, or a device that exists, with bytes that depend on the seed, and syncs it.
+func fill(path string, seed byte, size int64) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer f.Close()
 	block := pattern(seed)
 	for done := int64(0); done < size; done += int64(len(block)) {
 		if _, err := f.Write(block); err != nil {
-			t.Fatalf("write %s at %d: %v", path, done, err)
+			return fmt.Errorf("write %s at %d: %w", path, done, err)
 		}
 	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
-// wantBytes checks what write wrote.
-func wantBytes(t *testing.T, path string, seed byte, size int64) {
-	t.Helper()
+// holds checks what fill wrote.
+func holds(path string, seed byte, size int64) error {
 	f, err := os.Open(path)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer f.Close()
 	want, got := pattern(seed), make([]byte, mib)
 	for done := int64(0); done < size; done += mib {
-		if _, err := f.Read(got); err != nil {
-			t.Fatalf("read %s at %d: %v", path, done, err)
+		if _, err := io.ReadFull(f, got); err != nil {
+			return fmt.Errorf("read %s at %d: %w", path, done, err)
 		}
 		if string(got) != string(want) {
-			t.Fatalf("%s holds other bytes at %d than were written", path, done)
+			return fmt.Errorf("%s holds other bytes at %d than were written", path, done)
 		}
 	}
+	return nil
+}
+
+func write(t *testing.T, path string, seed byte, size int64) {
+	t.Helper()
+	noError(t, fill(path, seed, size))
+}
+
+func wantBytes(t *testing.T, path string, seed byte, size int64) {
+	t.Helper()
+	noError(t, holds(path, seed, size))
 }
 
 // pattern returns one MiB that differs from seed to seed.
@@ -158,32 +163,18 @@ func pattern(seed byte) []byte {
 func filesystemSize(t *testing.T, path string) int64 {
 	t.Helper()
 	var st unix.Statfs_t
-	if err := unix.Statfs(path, &st); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, unix.Statfs(path, &st))
 	return int64(st.Blocks) * st.Bsize
 }
 
 // seesGrowth reports whether a filesystem fills a volume that has grown. Where ext4 cannot, it says so.
 func seesGrowth(t *testing.T, kind string) bool {
 	t.Helper()
-	if kind != "ext4" || canGrowMountedExt4(t) {
+	if kind != "ext4" || mounts.GrowsExt4(t) {
 		return true
 	}
 	t.Log("the growth of ext4 is left out: this root lacks CAP_SYS_RESOURCE; it runs in the virtual machine (make e2e-vm)")
 	return false
-}
-
-// canGrowMountedExt4 reports whether this process has CAP_SYS_RESOURCE, without which the kernel
-// refuses to grow a mounted ext4.
-func canGrowMountedExt4(t *testing.T) bool {
-	t.Helper()
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		t.Fatal(err)
-	}
-	return data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
 }
 
 // wantEmptyPool checks that no volume, snapshot, file or loop device is left.
@@ -197,12 +188,10 @@ func wantEmptyPool(t *testing.T, pair *programs.Pair) {
 // inPool names the volumes, snapshots, files and loop devices of a pool.
 func inPool(t *testing.T, pair *programs.Pair) []string {
 	t.Helper()
-	left := loopsBelow(t, pair.Pool())
+	left := loops.Below(pair.Pool())
 	for _, folder := range []string{"volumes", "snapshots"} {
 		files, err := os.ReadDir(filepath.Join(pair.Pool(), folder))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for _, f := range files {
 			left = append(left, filepath.Join(folder, f.Name()))
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/yandex"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
@@ -109,6 +110,6 @@ func startEmulated(t *testing.T, dir string, account accounts.Account) world {
 		}
 	})
 	return world{Pair: pair, account: account, left: func(t *testing.T) []string {
-		return slices.Concat(accounts.Left(account), accounts.Wrong(account), loopsBelow(t, dir))
+		return slices.Concat(accounts.Left(account), accounts.Wrong(account), loops.Below(dir))
 	}}
 }

@@ -24,6 +24,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
 // shippedMemory is the limit of the controller's container in deploy/base.
@@ -83,9 +85,7 @@ func hostileAnswers(t *testing.T, cloud string, packed bool, answer func(w io.Wr
 	defer api.Close()
 	dir := folder(t)
 	token := filepath.Join(dir, "token")
-	if err := os.WriteFile(token, []byte("0123456789\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(token, []byte("0123456789\n"), 0o600))
 	group := memoryGroup(t, shippedMemory)
 	socket := filepath.Join(dir, "csi.sock")
 	region := map[string]string{"digitalocean": "--region=fra1", "linode": "--region=eu-central"}[cloud]
@@ -93,9 +93,7 @@ func hostileAnswers(t *testing.T, cloud string, packed bool, answer func(w io.Wr
 		"--cloud="+cloud, "--endpoint=unix://"+socket, "--api-endpoint="+api.URL, "--credentials-file="+token, "--cluster-id=test", region)
 	var log strings.Builder
 	cmd.Stderr = &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	stop := sync.OnceFunc(func() {
@@ -104,9 +102,7 @@ func hostileAnswers(t *testing.T, cloud string, packed bool, answer func(w io.Wr
 	})
 	defer stop()
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -123,10 +119,7 @@ func hostileAnswers(t *testing.T, cloud string, packed bool, answer func(w io.Wr
 				_, err = csi.NewControllerClient(conn).ListVolumes(ctx, &csi.ListVolumesRequest{})
 			} else {
 				_, err = csi.NewControllerClient(conn).CreateVolume(ctx, &csi.CreateVolumeRequest{
-					Name: "v" + strconv.Itoa(i), VolumeCapabilities: []*csi.VolumeCapability{{
-						AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
-						AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
-					}},
+					Name: "v" + strconv.Itoa(i), VolumeCapabilities: []*csi.VolumeCapability{programs.Claim{Filesystem: "ext4"}.Capability()},
 				})
 			}
 			if err == nil {
@@ -166,11 +159,7 @@ func memoryGroup(t *testing.T, limit int64) memory {
 	g.join = filepath.Join(g.dir, "cgroup.procs")
 	err := os.Mkdir(g.dir, 0o755)
 	if err == nil {
-		t.Cleanup(func() {
-			if err := os.Remove(g.dir); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(func() { noError(t, os.Remove(g.dir)) })
 		err = os.WriteFile(filepath.Join(g.dir, file), []byte(strconv.FormatInt(limit, 10)), 0o644)
 	}
 	if err != nil {
@@ -183,12 +172,8 @@ func memoryGroup(t *testing.T, limit int64) memory {
 func (g memory) most(t *testing.T) int64 {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(g.dir, g.peak))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return n
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
@@ -133,7 +134,7 @@ func cloudCallsByID(pair *programs.Pair, v *programs.Volume) map[string]func(ctx
 // onMachine describes the mounts and loop devices of a pair.
 func onMachine(t *testing.T, pair *programs.Pair) string {
 	t.Helper()
-	return strings.Join(append(mountsOf(t, pair.Dir()), loopsBelow(t, pair.Dir())...), "\n")
+	return strings.Join(append(mountsOf(t, pair.Dir(), inKubelet), loops.Below(pair.Dir())...), "\n")
 }
 
 // hostileContexts are what an attach could be said to have told, with a device of this machine and a
@@ -171,7 +172,7 @@ func TestHostilePublishContexts(t *testing.T) {
 			if err != nil || len(link) != 1 {
 				t.Fatalf("the links are %v (%v), want the victim's", link, err)
 			}
-			for what, published := range hostileContexts(key, loopsBelow(t, w.Dir())[0], filepath.Base(link[0]), up) {
+			for what, published := range hostileContexts(key, loops.Below(w.Dir())[0], filepath.Base(link[0]), up) {
 				for _, kind := range []string{"ext4", ""} {
 					t.Run(kindName(kind)+" with a context that "+what, func(t *testing.T) {
 						w.wantNothingOf(t, "NodeStageVolume", func() error {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
@@ -146,22 +146,7 @@ func everything(t *testing.T, pair *programs.Pair) string {
 		lines = append(lines, fmt.Sprintln(path, info.Mode(), info.Size()))
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	loops, err := programs.LoopsBelow(pair.Pool())
-	if err != nil {
-		t.Fatal(err)
-	}
-	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	// Other tests mount and unmount at the same time; only what belongs to this pair counts.
-	for line := range strings.Lines(string(mounts)) {
-		if strings.Contains(line, pair.Dir()) {
-			lines = append(lines, line)
-		}
-	}
-	return strings.Join(append(lines, loops...), "")
+	return strings.Join(slices.Concat(lines, mountsOf(t, pair.Dir(), ""), loops.Below(pair.Pool())), "")
 }

@@ -4,12 +4,9 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -55,7 +52,8 @@ func (l *life) create(into **programs.Volume, claim func() programs.Claim) func(
 	}
 }
 
-// steps are all calls of a life in their order, with what a pod does in between.
+// steps are all calls of a life in their order, with what a pod does in between. It syncs what it writes: a snapshot of a volume in use
+// holds what is on the disk.
 func (l *life) steps() []lifeStep {
 	claim := func(name string, size int64) programs.Claim {
 		return programs.Claim{Name: name + l.n, Filesystem: l.kind, Size: size}
@@ -69,22 +67,22 @@ func (l *life) steps() []lifeStep {
 		call("attach", &l.source, attach),
 		call("stage", &l.source, (*programs.Volume).Stage),
 		call("publish", &l.source, (*programs.Volume).Publish),
-		{"write", func(context.Context) error { return l.write(l.source, 1) }},
+		{"write", func(context.Context) error { return fill(data(l.source), 1, lifeBytes) }},
 		{"expand", l.expand},
 		{"snapshot", l.snapshot},
-		{"write again", func(context.Context) error { return l.write(l.source, 2) }},
+		{"write again", func(context.Context) error { return fill(data(l.source), 2, lifeBytes) }},
 		{"clone", l.create(&l.clone, func() programs.Claim {
 			c := claim("clone", l.where.larger)
 			c.Source = l.source.Source()
 			return c
 		})},
-		{"write once more", func(context.Context) error { return l.write(l.source, 3) }},
+		{"write once more", func(context.Context) error { return fill(data(l.source), 3, lifeBytes) }},
 		{"restore", l.create(&l.restored, func() programs.Claim {
 			c := claim("restored", l.where.larger)
 			c.Source = l.snap.Source()
 			return c
 		})},
-		{"read", func(context.Context) error { return l.wants(l.source, 3) }},
+		{"read", func(context.Context) error { return holds(data(l.source), 3, lifeBytes) }},
 		call("unpublish", &l.source, (*programs.Volume).Unpublish),
 		call("unstage", &l.source, (*programs.Volume).Unstage),
 		call("detach", &l.source, detach),
@@ -104,7 +102,7 @@ func (l *life) steps() []lifeStep {
 			call("attach"+what, v, attach),
 			call("stage"+what, v, (*programs.Volume).Stage),
 			call("publish"+what, v, (*programs.Volume).Publish),
-			lifeStep{"read" + what, func(context.Context) error { return l.wants(*v, seed) }},
+			lifeStep{"read" + what, func(context.Context) error { return holds(data(*v), seed, lifeBytes) }},
 			call("unpublish"+what, v, (*programs.Volume).Unpublish),
 			call("unstage"+what, v, (*programs.Volume).Unstage),
 			call("detach"+what, v, detach),
@@ -130,39 +128,6 @@ func (l *life) cannot(s lifeStep) bool {
 func (l *life) seesGrowth(context.Context) error {
 	if got := filesystemSize(l.t, l.source.Staging); seesGrowth(l.t, l.kind) && got < l.where.grown*85/100 {
 		return fmt.Errorf("the filesystem has %d bytes when staged again, want nearly %d", got, l.where.grown)
-	}
-	return nil
-}
-
-// write writes and syncs: a snapshot of a volume in use holds what is on the disk.
-func (l *life) write(v *programs.Volume, seed byte) error {
-	f, err := os.OpenFile(data(v), os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	for range lifeBytes / mib {
-		if _, err := f.Write(pattern(seed)); err != nil {
-			return err
-		}
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
-func (l *life) wants(v *programs.Volume, seed byte) error {
-	f, err := os.Open(data(v))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	got := make([]byte, mib)
-	for at := range lifeBytes / mib {
-		if _, err := io.ReadFull(f, got); err != nil {
-			return err
-		}
-		if string(got) != string(pattern(seed)) {
-			return fmt.Errorf("%s holds other bytes at %d MiB than were written", v.Name, at)
-		}
 	}
 	return nil
 }
@@ -209,9 +174,7 @@ func (v victim) kill(pair *programs.Pair) {
 func (v victim) restart(t *testing.T, pair *programs.Pair) {
 	t.Helper()
 	for _, p := range v.programs(pair) {
-		if err := p.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, p.Start(t.Context()))
 	}
 }
 

@@ -5,7 +5,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/loops"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
@@ -103,23 +103,11 @@ func unmountAll(t *testing.T, v *programs.Volume) {
 // detachLoops does what a shutdown does to the loop devices of the pool.
 func detachLoops(t *testing.T, pool string) {
 	t.Helper()
-	loops, err := programs.LoopsBelow(pool)
-	if err != nil {
-		t.Fatal(err)
+	for _, loop := range loops.Below(pool) {
+		noError(t, loops.Detach(loop))
 	}
-	for _, loop := range loops {
-		f, err := os.Open(loop)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0)
-		_ = f.Close()
-		if err != nil {
-			t.Fatalf("detach %s: %v", loop, err)
-		}
-	}
-	if loops, err = programs.LoopsBelow(pool); err != nil || len(loops) > 0 {
-		t.Fatalf("loop devices %v are still there (%v)", loops, err)
+	if left := loops.Below(pool); len(left) > 0 {
+		t.Fatalf("loop devices %v are still there", left)
 	}
 }
 
@@ -197,9 +185,7 @@ const slack = 8 * mib
 func capacity(t *testing.T, pair *programs.Pair) int64 {
 	t.Helper()
 	answer, err := csi.NewControllerClient(pair.Controller.Conn).GetCapacity(t.Context(), &csi.GetCapacityRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return answer.GetAvailableCapacity()
 }
 

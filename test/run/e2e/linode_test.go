@@ -74,12 +74,8 @@ func TestRenamedVolume(t *testing.T) {
 func rename(t *testing.T, account *linode.Cloud, id, label string) {
 	t.Helper()
 	number, err := strconv.Atoi(id)
-	if err == nil {
-		err = account.Rename(number, label)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, account.Rename(number, label))
 }
 
 // stageSoon stages a volume for a caller that is in a hurry.

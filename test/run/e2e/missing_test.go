@@ -28,9 +28,7 @@ func TestPoolWhoseDiskIsNotMounted(t *testing.T) {
 		p.Stop()
 	}
 
-	if err := mounts.Unmount(mountpoint); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, mounts.Unmount(mountpoint))
 	for _, p := range both {
 		if err := p.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "no filesystem is mounted at "+mountpoint) {
 			t.Errorf("start without the pool's disk = %v, want a refusal", err)
@@ -48,9 +46,7 @@ func TestPoolWhoseDiskIsNotMounted(t *testing.T) {
 
 	command(t, "mount", disk, mountpoint)
 	for _, p := range both {
-		if err := p.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, p.Start(t.Context()))
 	}
 	must(t, v.Stage, v.Publish)
 	wantBytes(t, data(v), 1, 8*mib)

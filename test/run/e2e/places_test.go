@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/accounts"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/mounts"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 )
 
@@ -35,7 +36,7 @@ type world struct {
 // grows reports whether a filesystem, or a raw block volume for an empty kind, grows while a pod has it.
 func (p place) grows(t *testing.T, kind string) bool {
 	t.Helper()
-	return p.growsInUse && (kind != "ext4" || canGrowMountedExt4(t))
+	return p.growsInUse && (kind != "ext4" || mounts.GrowsExt4(t))
 }
 
 // onPool is `local` on a pool with a filesystem of its own.
@@ -56,32 +57,23 @@ func onPool(host string) place {
 // wantNothingLeft checks the cloud, the devices and the mounts after all volumes are deleted.
 func (w world) wantNothingLeft(t *testing.T) {
 	t.Helper()
-	if left := append(w.left(t), mountsOf(t, w.Dir())...); len(left) > 0 {
+	if left := append(w.left(t), mountsOf(t, w.Dir(), inKubelet)...); len(left) > 0 {
 		t.Fatalf("left behind: %s", strings.Join(left, ", "))
 	}
 }
 
-// mountsOf returns the lines of the mount table about the kubelets' folders below dir.
-func mountsOf(t *testing.T, dir string) (found []string) {
+// inKubelet is in the paths of the kubelets' mounts.
+const inKubelet = "/kubelet/"
+
+// mountsOf returns the lines of the mount table about what is below dir and has a part in its path.
+func mountsOf(t *testing.T, dir, part string) (found []string) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for line := range strings.Lines(string(mounts)) {
-		if strings.Contains(line, dir) && strings.Contains(line, "/kubelet/") {
+		if strings.Contains(line, dir) && strings.Contains(line, part) {
 			found = append(found, line)
 		}
 	}
 	return found
-}
-
-// loopsBelow returns the loop devices of files below dir.
-func loopsBelow(t *testing.T, dir string) []string {
-	t.Helper()
-	loops, err := programs.LoopsBelow(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return loops
 }

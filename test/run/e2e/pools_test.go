@@ -20,9 +20,7 @@ func TestTwoPools(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
 	for _, name := range []string{"slow", "fast"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 	}
 	slow, fast := hostDisk(t, filepath.Join(dir, "slow"), "xfs", gib), hostDisk(t, filepath.Join(dir, "fast"), "xfs", 2*gib)
 	disk := strings.TrimSpace(command(t, "findmnt", "-no", "SOURCE", fast))

@@ -19,13 +19,9 @@ import (
 func TestThePoolOfTheQuickstart(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/quickstart.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	section, err := commands.Section(string(text), "## 1. A place for the volumes")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	blocks := commands.Blocks(section)
 	if len(blocks) != 2 {
 		t.Fatalf("step 1 has %d blocks of commands, want those for an image and those for a disk", len(blocks))

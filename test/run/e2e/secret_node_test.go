@@ -26,18 +26,14 @@ var watched = []string{"mkfs.ext4", "mkfs.xfs", "e2fsck", "blkid", "mount", "umo
 func watching(t *testing.T, dir, record string) string {
 	t.Helper()
 	wrappers := filepath.Join(dir, "wrappers")
-	if err := os.Mkdir(wrappers, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Mkdir(wrappers, 0o700))
 	for _, name := range watched {
 		real, err := exec.LookPath(name)
 		if err != nil {
 			continue // where it is not installed it is not run
 		}
 		script := fmt.Sprintf("#!/bin/sh\n{ echo \"ran %s $*\"; env; } >>%s\nexec %s \"$@\"\n", name, record, real)
-		if err := os.WriteFile(filepath.Join(wrappers, name), []byte(script), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(wrappers, name), []byte(script), 0o700))
 	}
 	return wrappers + ":" + os.Getenv("PATH")
 }
@@ -48,9 +44,7 @@ func watching(t *testing.T, dir, record string) string {
 func TestTheNodeProgramShowsNoSecret(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.MkdirAll(dir, 0o700))
 	record, address := filepath.Join(dir, "ran"), drivertest.FreeAddress(t)
 	disk := hostDisk(t, folder(t), "xfs", 4*gib) // elsewhere: all files in dir are read
 	pair := start(t, programs.Options{
@@ -77,7 +71,8 @@ func TestTheNodeProgramShowsNoSecret(t *testing.T) {
 			note(drivertest.Call(t, pair.Node.Conn, method, req))
 		}
 	}
-	seen := map[string]string{"the errors": strings.Join(said, "\n"), "/metrics": scrape(t, "http://"+address+"/metrics")}
+	seen := map[string]string{"the errors": strings.Join(said, "\n")}
+	_, seen["/metrics"] = drivertest.Page(t, "http://"+address+"/metrics")
 	whatIsKnownOf(t, seen, pair.Node)
 	ran, err := os.ReadFile(record)
 	if err != nil || !strings.Contains(string(ran), "ran mkfs.xfs ") || !strings.Contains(string(ran), "PATH=") {
@@ -89,7 +84,7 @@ func TestTheNodeProgramShowsNoSecret(t *testing.T) {
 			t.Errorf("the canary is in %s:\n%s", where, text)
 		}
 	}
-	if found := append(filesWith(t, dir, nodeCanary), filesWith(t, disk, nodeCanary)...); len(found) > 0 {
+	if found := append(drivertest.FilesWith(t, dir, nodeCanary), drivertest.FilesWith(t, disk, nodeCanary)...); len(found) > 0 {
 		t.Errorf("the canary is in the files %v", found)
 	}
 }
@@ -98,9 +93,7 @@ func TestTheNodeProgramShowsNoSecret(t *testing.T) {
 func serveWith(t *testing.T, pair *programs.Pair, v *programs.Volume, secrets map[string]string) (ends [3]error) {
 	t.Helper()
 	for _, path := range []string{v.Staging, filepath.Dir(v.Target)} {
-		if err := os.MkdirAll(path, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.MkdirAll(path, 0o700))
 	}
 	node := csi.NewNodeClient(pair.Node.Conn)
 	_, ends[0] = node.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{

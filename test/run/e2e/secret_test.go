@@ -3,11 +3,8 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -72,9 +69,7 @@ func keyKeeper(account *yandex.Cloud) keeper {
 		Account: &accounts.Yandex{Cloud: account}, file: "key.json",
 		secrets: func(t *testing.T, file string) []string {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			_, key, _ := strings.Cut(string(text), `"private_key"`)
 			lines := strings.Split(key, `\n`) // of the key in PEM, the first two and the last are no secret
 			tokens := account.Tokens()
@@ -140,7 +135,7 @@ func showNowhere(t *testing.T, dir string, account keeper) {
 	}
 	for _, address := range []string{cloud.controller, cloud.node} {
 		for _, path := range []string{"/metrics", "/readyz"} {
-			seen[address+path] = scrape(t, "http://"+address+path)
+			_, seen[address+path] = drivertest.Page(t, "http://"+address+path)
 		}
 	}
 	file := filepath.Join(dir, account.file)
@@ -154,7 +149,7 @@ func showNowhere(t *testing.T, dir string, account keeper) {
 	}
 	var holders []string
 	for _, secret := range secrets {
-		holders = append(holders, filesWith(t, dir, secret)...)
+		holders = append(holders, drivertest.FilesWith(t, dir, secret, filepath.Join(dir, "account"))...)
 	}
 	if !slices.Equal(slices.Compact(holders), []string{file}) {
 		t.Errorf("the secrets are in the files %v, want the credentials file alone", holders)
@@ -210,53 +205,11 @@ func whatIsKnownOf(t *testing.T, seen map[string]string, p *programs.Program) {
 		name = "the node program's "
 	}
 	log, err := p.Log()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	seen[name+"log"] = log
 	for _, file := range []string{"cmdline", "environ"} {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.PID(), file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		seen[name+file] = string(text)
 	}
-}
-
-func scrape(t *testing.T, url string) string {
-	t.Helper()
-	res, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(res.Body)
-	_ = res.Body.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// filesWith returns the files below dir that hold a text. The volumes' data is left out.
-func filesWith(t *testing.T, dir, text string) (found []string) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && path == filepath.Join(dir, "account"):
-			return fs.SkipDir
-		case !entry.Type().IsRegular():
-			return nil
-		}
-		content, err := os.ReadFile(path)
-		if bytes.Contains(content, []byte(text)) {
-			found = append(found, path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
 }

@@ -80,9 +80,7 @@ func TestSnapshotOfAVolumeInUse(t *testing.T) {
 func keepWriting(t *testing.T, path string) (stop func()) {
 	t.Helper()
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

@@ -93,9 +93,7 @@ func TestWholeLife(t *testing.T) {
 		must(t, err)
 
 		size := account.Size()
-		v := &volume{host: h, disk: &vm.Disk{Name: "pvc-whole-life"}, fs: "ext4",
-			staging: vm.KubeletDir + "/plugins/kubernetes.io/csi/pvc-whole-life/globalmount", target: vm.KubeletDir + "/pods/pvc-whole-life/mount"}
-		h.run("mkdir -p %s $(dirname %s)", v.staging, v.target)
+		v := h.volumeNamed("pvc-whole-life", "ext4")
 		made, err := controller.CreateVolume(within(t), &csi.CreateVolumeRequest{
 			Name: v.disk.Name, CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapabilities: []*csi.VolumeCapability{v.capability()},
 		})
@@ -139,9 +137,7 @@ func TestWholeLife(t *testing.T) {
 // contextOf reads what the controller program gave to the node.
 func (h *host) contextOf(volume, attach map[string]string) driver.VolumeContext {
 	h.t.Helper()
-	is, _ := profile.Of(h.cloud)
-	names, err := driver.NewNames(h.cloud, is.Scope, "", nil)
-	must(h.t, err)
+	names := h.names()
 	v, err := names.DecodeVolumeContext(volume)
 	must(h.t, err)
 	p, err := names.DecodePublishContext("volume", attach)

@@ -10,8 +10,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 
-	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/vm"
 )
 
@@ -49,26 +47,20 @@ func (m *machine) withPool(t *testing.T, disk *vm.Disk, prepare string) *poolHos
 	return &poolHost{host: m.host(t, localCloud), Controller: c}
 }
 
-// create makes a volume of the pool, with the paths that a kubelet would use for it.
-func (h *poolHost) create(name string, size int64) (*volume, error) {
+// create makes a volume of a class with these parameters, with the paths that a kubelet would use for it.
+func (h *poolHost) create(name string, size int64, class map[string]string) (*volume, error) {
 	h.t.Helper()
-	v := &volume{
-		host: h.host, disk: &vm.Disk{Name: name}, fs: "ext4",
-		staging: vm.KubeletDir + "/plugins/kubernetes.io/csi/" + name + "/globalmount", target: vm.KubeletDir + "/pods/" + name + "/mount",
-	}
+	v := h.volumeNamed(name, "ext4")
 	answer, err := h.CreateVolume(within(h.t), &csi.CreateVolumeRequest{
 		Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapabilities: []*csi.VolumeCapability{v.capability()},
+		Parameters: class,
 	})
 	if err != nil {
 		return nil, err
 	}
-	is, _ := profile.Of(localCloud)
-	names, err := driver.NewNames(localCloud, is.Scope, "", nil)
-	must(h.t, err)
 	v.id = answer.GetVolume().GetVolumeId()
-	v.context, err = names.DecodeVolumeContext(answer.GetVolume().GetVolumeContext())
+	v.context, err = h.names().DecodeVolumeContext(answer.GetVolume().GetVolumeContext())
 	must(h.t, err)
-	h.run("mkdir -p %s $(dirname %s)", v.staging, v.target)
 	return v, nil
 }
 
@@ -92,7 +84,7 @@ func TestPowerCutOfAPool(t *testing.T) {
 	var volumes []*volume
 	var sums []string
 	for i := range 2 {
-		v, err := first.create(fmt.Sprintf("pvc-%d", i), size)
+		v, err := first.create(fmt.Sprintf("pvc-%d", i), size, nil)
 		must(t, err)
 		v.ok(v.stage, v.publish)
 		before := v.usable()
@@ -117,17 +109,15 @@ func TestPowerCutOfAPool(t *testing.T) {
 	if got := second.room(); got > room {
 		t.Errorf("the pool has a capacity of %d bytes, and had %d before the power cut", got, room)
 	}
-	if _, err := second.create("rest", second.room()); err != nil {
+	if _, err := second.create("rest", second.room(), nil); err != nil {
 		t.Errorf("a volume of the pool's capacity: %v", err)
 	}
-	_, err = second.create("too-many", 32*mib)
+	_, err = second.create("too-many", 32*mib, nil)
 	wantCode(t, "create in a full pool", err, codes.ResourceExhausted)
 	for i, v := range volumes {
 		v.moveTo(second.host)
 		v.ok(v.stage, v.publish)
-		if got := v.sum("synced"); got != sums[i] {
-			t.Errorf("the synced file has checksum %s, want %s", got, sums[i])
-		}
+		v.wantSum("synced", sums[i])
 		v.wantFillable()
 		v.down()
 	}

@@ -83,9 +83,7 @@ func TestUnreadableDiskIsNeverFormatted(t *testing.T) {
 				v.wantRefused("")
 				v.repair()
 				v.ok(v.stage, v.publish)
-				if got := v.sum("data"); got != want {
-					t.Errorf("the file has checksum %s, want %s", got, want)
-				}
+				v.wantSum("data", want)
 				v.down()
 			})
 		}
@@ -237,9 +235,7 @@ func TestFaultsOfDeviceMapper(t *testing.T) {
 			v.ok(v.stage, v.publish)
 			want := v.fill("data", mib)
 			v.ok(v.unpublish, v.unstage, v.stage, v.publish)
-			if got := v.sum("data"); got != want {
-				t.Errorf("the file has checksum %s, want %s", got, want)
-			}
+			v.wantSum("data", want)
 			v.down()
 		})
 	}

@@ -47,8 +47,8 @@ func TestLinkThatChangesDuringStage(t *testing.T) {
 			v.wantServedBy(disk)
 			if want == "" {
 				want = v.fill("data", mib)
-			} else if got := v.sum("data"); got != want {
-				t.Errorf("the file has checksum %s, want %s", got, want)
+			} else {
+				v.wantSum("data", want)
 			}
 			v.insist(v.unpublish, v.unstage)
 		}
@@ -91,9 +91,7 @@ func TestCopyIsNeverFormatted(t *testing.T) {
 			c.attach()
 			source.ok(source.stage, source.publish)
 			c.ok(c.stage, c.publish)
-			if got := c.sum("data"); got != want {
-				t.Errorf("%s: the file has checksum %s, want %s", fs, got, want)
-			}
+			c.wantSum("data", want)
 			c.down()
 			source.down()
 			if got := c.uuid(); got != id {

@@ -5,7 +5,6 @@ package vm
 import (
 	"cmp"
 	"context"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -27,12 +26,7 @@ import (
 func groupMachine(t *testing.T) (h *host, group *vm.Disk) {
 	t.Helper()
 	m := boot(t)
-	t.Cleanup(func() {
-		m.guest.Kill()
-		if err := os.RemoveAll(m.dir); err != nil {
-			t.Error(err)
-		}
-	})
+	m.endWith(t)
 	h = &host{machine: m, t: t, cloud: "local"}
 	disk, err := vm.NewDisk(m.dir, vm.Yandex, "group", gib)
 	must(t, err)
@@ -42,28 +36,6 @@ func groupMachine(t *testing.T) (h *host, group *vm.Disk) {
 	h.run("tr '\\0' T </dev/zero | dd of=/dev/%[1]s bs=4M iflag=fullblock oflag=direct status=none || true", kernel)
 	h.run("vgcreate -qq -y vg /dev/%[1]s && mkdir -p /etc/lvm/devices && lvm lvmdevices -y --devicesfile cloudblock-vg --adddev /dev/%[1]s", kernel)
 	return h, disk
-}
-
-// install brings a program into the guest, as /usr/local/bin/<name>, on a disk.
-func (h *host) install(path, name string) {
-	h.t.Helper()
-	in, err := os.Open(path)
-	must(h.t, err)
-	defer func() { _ = in.Close() }()
-	st, err := in.Stat()
-	must(h.t, err)
-	disk, err := vm.NewDisk(h.dir, vm.Yandex, "program", (st.Size()+mib-1)/mib*mib)
-	must(h.t, err)
-	out, err := os.OpenFile(disk.File, os.O_WRONLY, 0)
-	must(h.t, err)
-	_, err = io.Copy(out, in)
-	must(h.t, err)
-	must(h.t, out.Close())
-	must(h.t, h.guest.Plug(within(h.t), disk))
-	kernel, err := h.guest.WaitForLink(within(h.t), disk)
-	must(h.t, err)
-	h.run("head -c %d /dev/%s >/usr/local/bin/%[3]s && chmod 755 /usr/local/bin/%[3]s", st.Size(), kernel, name)
-	must(h.t, h.guest.Unplug(within(h.t), disk))
 }
 
 // contractOnLVM are the parts of the contract suite that depend most on LVM. With CONTRACT=. in the environment all of it
@@ -81,7 +53,7 @@ func TestContractOnLVM(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the suite: %v: %s", err, out)
 	}
-	h.install(program, "local.test")
+	must(t, h.guest.Install(within(t), program))
 	ctx, cancel := context.WithTimeout(t.Context(), 6*patience)
 	defer cancel()
 	parts := cmp.Or(os.Getenv("CONTRACT"), contractOnLVM)
@@ -108,7 +80,7 @@ const groupFlags = "--local-pool=lvm:vg --node-id=n1"
 func newGroupHost(t *testing.T) *groupHost {
 	t.Helper()
 	h, group := groupMachine(t)
-	h.install(filepath.Join(filepath.Dir(config.Node), "cloudblock-controller"), "cloudblock-controller")
+	must(t, h.guest.Install(within(t), filepath.Join(filepath.Dir(config.Node), "cloudblock-controller")))
 	h.flags = strings.Fields(groupFlags)
 	th := &groupHost{host: h.host(t, "local"), group: group}
 	th.startController()
@@ -135,8 +107,7 @@ func (h *groupHost) startController() {
 // create makes a volume.
 func (h *groupHost) create(name, fs string, size int64) (*volume, error) {
 	h.t.Helper()
-	v := &volume{host: h.host, disk: &vm.Disk{Name: name}, fs: fs, staging: vm.KubeletDir + "/plugins/kubernetes.io/csi/" + name + "/globalmount",
-		target: vm.KubeletDir + "/pods/" + name + "/volumes/mount"}
+	v := h.volumeNamed(name, fs)
 	made, err := h.CreateVolume(within(h.t), &csi.CreateVolumeRequest{
 		Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapabilities: []*csi.VolumeCapability{v.capability()},
 	})
@@ -145,7 +116,6 @@ func (h *groupHost) create(name, fs string, size int64) (*volume, error) {
 	}
 	v.id = made.GetVolume().GetVolumeId()
 	v.context = driver.VolumeContext{DeviceName: v.logical(), Size: made.GetVolume().GetCapacityBytes(), Content: driver.ContentBlank}
-	h.run("mkdir -p %s $(dirname %s)", v.staging, v.target)
 	return v, nil
 }
 
@@ -211,9 +181,7 @@ func TestGroupVolume(t *testing.T) {
 	must(t, h.Start(within(t)))
 	h.startController()
 	v.ok(v.stage, v.publish)
-	if got := v.sum("data"); got != want {
-		t.Errorf("after a reset the file has checksum %s, want %s", got, want)
-	}
+	v.wantSum("data", want)
 	v.down()
 	must(t, h.delete(v))
 	if got := h.run("lvs --noheadings -o lv_name vg"); got != "" {
@@ -284,9 +252,7 @@ func TestEncryptedGroupVolume(t *testing.T) {
 	}
 	v.down()
 	v.ok(v.stage, v.publish)
-	if got := v.sum("data"); got != want {
-		t.Errorf("the file has checksum %s, want %s", got, want)
-	}
+	v.wantSum("data", want)
 	v.down()
 	if got := h.run("cat /sys/block/*/dm/uuid 2>/dev/null | grep CRYPT || true"); got != "" {
 		t.Errorf("open after unstage: %s", got)
@@ -319,9 +285,7 @@ func TestGroupWithoutOneOfItsDisks(t *testing.T) {
 	must(t, h.guest.Unplug(within(t), second))
 	wantCode(t, "NodeStageVolume of a volume on it", lost.stage(), codes.FailedPrecondition)
 	there.ok(there.unpublish, there.unstage, there.stage, there.publish)
-	if got := there.sum("data"); got != sum {
-		t.Errorf("the file has the checksum %s, want %s", got, sum)
-	}
+	there.wantSum("data", sum)
 	if _, err := h.create("other", "ext4", 64*mib); err == nil {
 		t.Error("CreateVolume succeeded")
 	}

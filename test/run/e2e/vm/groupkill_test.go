@@ -137,9 +137,7 @@ func TestGroupAfterHalfAChange(t *testing.T) {
 	h.run("dmsetup create %s --notable -u LVM-$(lvs --noheadings -o vg_uuid,lv_uuid vg/%s | tr -d ' -')", device, v.logical())
 	v.ok(v.stage, v.publish)
 	h.wantWhole("after a device without a table")
-	if got := v.sum("data"); got != want {
-		t.Errorf("the file has the checksum %s, want %s", got, want)
-	}
+	v.wantSum("data", want)
 	v.down()
 	must(t, h.delete(v))
 }

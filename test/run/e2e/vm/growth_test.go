@@ -55,9 +55,7 @@ func growInUse(t *testing.T, h *host, fs string) {
 	if after := v.usable(); after < before+size*9/10 {
 		t.Errorf("the filesystem had %d bytes and has %d, want about %d more", before, after, size)
 	}
-	if got := v.sum("data"); got != want {
-		t.Errorf("the file has checksum %s, want %s", got, want)
-	}
+	v.wantSum("data", want)
 	v.down()
 }
 

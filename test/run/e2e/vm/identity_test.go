@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/vm"
 )
 
@@ -99,9 +101,7 @@ func TestDiskThatComesDuringStage(t *testing.T) {
 		staged := make(chan error, 1)
 		go func() { staged <- v.stage() }()
 		must(t, h.guest.Plug(within(t), v.disk))
-		if err := <-staged; err != nil {
-			t.Errorf("stage = %v", err)
-		}
+		expect.Kind(t, "stage", <-staged, fault.None)
 		v.down()
 	})
 }
@@ -155,9 +155,7 @@ func TestMountWhoseDiskIsGone(t *testing.T) {
 				v.attach()
 				v.ok(v.stage, v.publish)
 				if fs != "" {
-					if got := v.sum("data"); got != want {
-						t.Errorf("the file has checksum %s, want %s", got, want)
-					}
+					v.wantSum("data", want)
 				}
 				v.down()
 			})
@@ -185,9 +183,7 @@ func TestDiskThatCameBackWhileStaged(t *testing.T) {
 				v.ok(v.unpublish, v.publish)
 				v.wantServedBy(second)
 				if fs != "" {
-					if got := v.sum("data"); got != want {
-						t.Errorf("the file has checksum %s, want %s", got, want)
-					}
+					v.wantSum("data", want)
 				}
 				v.down()
 			})

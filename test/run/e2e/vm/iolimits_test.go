@@ -10,11 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
-	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/vm"
 )
 
@@ -121,24 +119,12 @@ func (m *machine) localVolumes(t *testing.T) (files, group *volume) {
 	must(t, err)
 	m.nodes[localCloud], err = m.guest.StartNode(within(t), localCloud, append(flags, cgroupFlag)...)
 	must(t, err)
-	local := m.host(t, localCloud)
-	create := func(name string, parameters map[string]string) *volume {
-		v := &volume{host: local, disk: &vm.Disk{Name: name}, fs: "ext4", staging: vm.KubeletDir + "/plugins/kubernetes.io/csi/" + name + "/globalmount"}
-		answer, err := controller.CreateVolume(within(t), &csi.CreateVolumeRequest{
-			Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: 128 * mib}, VolumeCapabilities: []*csi.VolumeCapability{v.capability()},
-			Parameters: parameters,
-		})
-		must(t, err)
-		is, _ := profile.Of(localCloud)
-		names, err := driver.NewNames(localCloud, is.Scope, "", nil)
-		must(t, err)
-		v.id = answer.GetVolume().GetVolumeId()
-		v.context, err = names.DecodeVolumeContext(answer.GetVolume().GetVolumeContext())
-		must(t, err)
-		h.run("mkdir -p %s", v.staging)
-		return v
-	}
-	return create("in-files", map[string]string{"iops": "20"}), create("in-group", map[string]string{"iops": "20", "pool": "group"})
+	local := &poolHost{host: m.host(t, localCloud), Controller: controller}
+	files, err = local.create("in-files", 128*mib, map[string]string{"iops": "20"})
+	must(t, err)
+	group, err = local.create("in-group", 128*mib, map[string]string{"iops": "20", "pool": "group"})
+	must(t, err)
+	return files, group
 }
 
 func (tc limitedCase) check(t *testing.T) {

@@ -58,9 +58,7 @@ func TestPowerCut(t *testing.T) {
 		v.moveTo(second.host(t, v.cloud))
 		v.attach()
 		v.ok(v.stage, v.publish)
-		if got := v.sum("synced"); got != sums[i] {
-			t.Errorf("%s: the synced file has checksum %s, want %s", v.fs, got, sums[i])
-		}
+		v.wantSum("synced", sums[i])
 		v.fill("after", mib)
 		v.down()
 		if got := v.uuid(); got != uuids[i] {
@@ -110,9 +108,7 @@ func TestPowerCutDuringMkfs(t *testing.T) {
 		v.ok(v.publish)
 		want := v.fill("data", mib)
 		v.ok(v.unpublish, v.unstage, v.stage, v.publish)
-		if got := v.sum("data"); got != want {
-			t.Errorf("%s: the file has checksum %s, want %s", v.fs, got, want)
-		}
+		v.wantSum("data", want)
 		v.down()
 	}
 }

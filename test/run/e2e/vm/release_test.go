@@ -69,7 +69,7 @@ func TestKernelThatProtectsMountedDisks(t *testing.T) {
 	pool := h.withPool(t, disk, "mkfs.xfs -q -m reflink=1 $disk")
 	for _, fs := range kinds() {
 		size := sizeFor(fs)
-		v, err := pool.create("pvc-"+kindName(fs), size)
+		v, err := pool.create("pvc-"+kindName(fs), size, nil)
 		must(t, err)
 		v.fs = fs
 		v.ok(v.stage, v.stage, v.publish)

@@ -216,7 +216,7 @@ func TestDiskOfAPoolThatHangs(t *testing.T) {
 		must(t, err)
 		h := newPoolHost(t, disk, "mkfs.xfs -q -m reflink=1 $disk")
 		h.restartWithMetrics()
-		v, err := h.create("pvc-hangs", sizeFor("ext4"))
+		v, err := h.create("pvc-hangs", sizeFor("ext4"), nil)
 		must(t, err)
 		v.ok(v.stage, v.publish)
 		v.wantIO()

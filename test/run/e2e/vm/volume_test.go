@@ -21,6 +21,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/vm"
 )
 
@@ -33,7 +34,6 @@ type volume struct {
 	// context is the volume context, secrets are those of the class; a test may change both.
 	context driver.VolumeContext
 	secrets map[string]string
-	flags   []string // mount options
 }
 
 // minted counts the names of disks.
@@ -55,14 +55,22 @@ func (h *host) newVolume(fs string, size int64) *volume {
 // volumeOn returns the volume whose disk this is.
 func (h *host) volumeOn(disk *vm.Disk, fs string, size int64) *volume {
 	h.t.Helper()
+	v := h.volumeNamed(disk.Name, fs)
+	v.disk, v.id = disk, "volume-"+disk.Name
+	v.context = driver.VolumeContext{DeviceName: disk.Link(), Serial: disk.Name, Size: size, Content: driver.ContentBlank}
+	h.t.Cleanup(v.remove)
+	return v
+}
+
+// volumeNamed returns a volume without an id, and makes the folders of the paths that a kubelet would use for it.
+func (h *host) volumeNamed(name, fs string) *volume {
+	h.t.Helper()
 	v := &volume{
-		host: h, disk: disk, id: "volume-" + disk.Name, fs: fs,
-		staging: vm.KubeletDir + "/plugins/kubernetes.io/csi/" + disk.Name + "/globalmount",
-		target:  vm.KubeletDir + "/pods/" + disk.Name + "/volumes/mount",
-		context: driver.VolumeContext{DeviceName: disk.Link(), Serial: disk.Name, Size: size, Content: driver.ContentBlank},
+		host: h, disk: &vm.Disk{Name: name}, fs: fs,
+		staging: vm.KubeletDir + "/plugins/kubernetes.io/csi/" + name + "/globalmount",
+		target:  vm.KubeletDir + "/pods/" + name + "/volumes/mount",
 	}
 	h.run("mkdir -p %s $(dirname %s)", v.staging, v.target)
-	h.t.Cleanup(v.remove)
 	return v
 }
 
@@ -101,20 +109,20 @@ func (v *volume) detach() {
 }
 
 func (v *volume) capability() *csi.VolumeCapability {
-	c := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER}}
-	if v.fs == "" {
-		c.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
-	} else {
-		c.AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: v.fs, MountFlags: v.flags}}
-	}
-	return c
+	return programs.Claim{Filesystem: v.fs}.Capability()
 }
 
 func (v *volume) encoded() map[string]string {
-	is, _ := profile.Of(v.cloud)
-	names, err := driver.NewNames(v.cloud, is.Scope, "", nil)
-	must(v.t, err)
-	return names.EncodeVolumeContext(v.context)
+	return v.names().EncodeVolumeContext(v.context)
+}
+
+// names are those of the host's driver.
+func (h *host) names() driver.Names {
+	h.t.Helper()
+	is, _ := profile.Of(h.cloud)
+	names, err := driver.NewNames(h.cloud, is.Scope, "", nil)
+	must(h.t, err)
+	return names
 }
 
 func (v *volume) stage() error {
@@ -194,6 +202,14 @@ func (v *volume) fill(name string, n int64) string {
 func (v *volume) sum(name string) string {
 	v.t.Helper()
 	return v.run("sha256sum <%s/%s", v.target, name)
+}
+
+// wantSum wants a file of the published volume to have the checksum that fill has returned.
+func (v *volume) wantSum(name, want string) {
+	v.t.Helper()
+	if got := v.sum(name); got != want {
+		v.t.Errorf("%s of the volume %s with %s has the checksum %s, want %s", name, v.id, kindName(v.fs), got, want)
+	}
 }
 
 // content is a checksum of what is on the disk, as the host sees it: every byte but zeros.

@@ -36,9 +36,7 @@ func TestDiskThatGoes(t *testing.T) {
 					t.Errorf("the mappings stand on %q, want one on %s", below, v.kernel())
 				}
 				if filesystem != "" {
-					if got := v.run("cat %s/data", v.target); got != clear {
-						t.Errorf("the volume holds %q, want %q", got, clear)
-					}
+					v.wantClear(v.target)
 				}
 				v.ok(v.unpublish, v.unstage)
 				v.free()
@@ -163,9 +161,7 @@ func TestReset(t *testing.T) {
 	v.run("mkdir -p %s", v.staging)
 	v.free()
 	v.ok(v.stage, v.publish)
-	if got := v.run("cat %s/data", v.target); got != clear {
-		t.Errorf("the volume holds %q, want %q", got, clear)
-	}
+	v.wantClear(v.target)
 	v.ok(v.unpublish, v.unstage)
 	v.free()
 }
@@ -209,9 +205,7 @@ END
 			v.run("echo '%s' >%s/data", clear, v.target)
 			v.ok(v.unpublish, v.unstage)
 			v.ok(v.stage)
-			if got := v.run("cat %s/data", v.staging); got != clear {
-				t.Errorf("the volume holds %q, want %q", got, clear)
-			}
+			v.wantClear(v.staging)
 			v.ok(v.unstage)
 			v.free()
 		})
@@ -265,9 +259,7 @@ func TestVendorVolume(t *testing.T) {
 		rm /run/key /run/volumekey`, strings.TrimSpace(secret), v.kernel(), label, v.staging, clear)
 	// Staged by the other driver, as when the programs change with pods running.
 	v.ok(v.publish)
-	if got := v.run("cat %s/data", v.target); got != clear {
-		t.Errorf("the volume holds %q, want %q", got, clear)
-	}
+	v.wantClear(v.target)
 	check(t, guest.Grow(t.Context(), v.disk, 600*mib))
 	v.run("until [ $(blockdev --getsize64 %s) = %d ]; do sleep 0.1; done", v.kernel(), 600*mib)
 	wantCode(t, "expand without the key", v.expand(""), codes.FailedPrecondition, "node-expand-secret-name")
@@ -284,9 +276,7 @@ func TestVendorVolume(t *testing.T) {
 	v.free()
 	// From now on by this driver alone.
 	v.ok(v.stage, v.publish)
-	if got := v.run("cat %s/data", v.target); got != clear {
-		t.Errorf("the volume holds %q, want %q", got, clear)
-	}
+	v.wantClear(v.target)
 	v.ok(v.unpublish, v.unstage)
 	v.free()
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/vm"
 )
 
@@ -140,13 +141,7 @@ func attach(t *testing.T, n *vm.Node, cloud, driver, filesystem string, size int
 	}
 	v.staging = fmt.Sprintf("%s/plugins/kubernetes.io/csi/%s/globalmount", vm.KubeletDir, v.id)
 	v.target = fmt.Sprintf("%s/pods/%s/mount", vm.KubeletDir, v.id)
-	v.capability = &csi.VolumeCapability{
-		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
-		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: filesystem}},
-	}
-	if filesystem == "" {
-		v.capability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
-	}
+	v.capability = programs.Claim{Filesystem: filesystem}.Capability()
 	v.run("mkdir -p %s %s", v.staging, filepath.Dir(v.target))
 	v.plug()
 	t.Cleanup(func() {
@@ -227,6 +222,14 @@ func (v *volume) ok(steps ...func() error) {
 		for range 2 {
 			check(v.t, step())
 		}
+	}
+}
+
+// wantClear wants the file in a folder of the volume to have what was written to it.
+func (v *volume) wantClear(dir string) {
+	v.t.Helper()
+	if got := v.run("cat %s/data", dir); got != clear {
+		v.t.Errorf("the volume holds %q, want %q", got, clear)
 	}
 }
 

@@ -60,9 +60,7 @@ func TestLife(t *testing.T) {
 			wantCode(t, "stage without the key's last byte", v.stage(), codes.InvalidArgument, "passphrase")
 			v.secrets["luksKey"] = secret
 			v.ok(v.stage, v.publish)
-			if got := v.run("cat %s/data", v.target); got != clear {
-				t.Errorf("the volume holds %q, want %q", got, clear)
-			}
+			v.wantClear(v.target)
 			// As a volume that is not encrypted it is left alone.
 			v.ok(v.unpublish, v.unstage)
 			delete(v.context, driver+"/luks")
@@ -84,9 +82,7 @@ func TestChangedKey(t *testing.T) {
 	wantCode(t, "stage with the old key", v.stage(), codes.InvalidArgument, "passphrase")
 	v.secrets["luksKey"] = "new"
 	v.ok(v.stage)
-	if got := v.run("cat %s/data", v.staging); got != clear {
-		t.Errorf("the volume holds %q, want %q", got, clear)
-	}
+	v.wantClear(v.staging)
 	v.ok(v.unstage)
 	v.free()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/programs"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/vm"
 )
 
@@ -48,10 +49,7 @@ func TestLocal(t *testing.T) {
 	controller := localController(t)
 	n := node(t, "local", poolFlag, nodeFlag)
 	v := &volume{Node: n, t: t, id: "local", secrets: map[string]string{"luksKey": secret}}
-	v.capability = &csi.VolumeCapability{
-		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
-		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4"}},
-	}
+	v.capability = programs.Claim{Filesystem: "ext4"}.Capability()
 	made, err := controller.CreateVolume(t.Context(), &csi.CreateVolumeRequest{
 		Name: "pvc-1", CapacityRange: &csi.CapacityRange{RequiredBytes: 100 * mib}, VolumeCapabilities: []*csi.VolumeCapability{v.capability},
 		Parameters: map[string]string{"luks": "true"},
@@ -81,9 +79,7 @@ func TestLocal(t *testing.T) {
 		t.Errorf("left in the machine: %s", loops)
 	}
 	v.ok(v.stage, v.publish)
-	if got := v.run("cat %s/data", v.target); got != clear {
-		t.Errorf("the volume holds %q, want %q", got, clear)
-	}
+	v.wantClear(v.target)
 	v.ok(v.unpublish, v.unstage)
 	v.free()
 	_, err = controller.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: v.id})
