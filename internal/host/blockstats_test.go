@@ -2,8 +2,6 @@ package host
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -65,30 +63,18 @@ func FuzzParseBlockStats(f *testing.F) {
 	})
 }
 
-// fakeDevice makes a block device of a sysfs below dir.
-func fakeDevice(t *testing.T, dir, kernel, number, stat string) {
-	t.Helper()
-	device := filepath.Join(dir, "devices", kernel)
-	must(t, errors.Join(
-		os.MkdirAll(filepath.Join(device, "slaves"), 0o700),
-		os.WriteFile(filepath.Join(device, "dev"), []byte(number+"\n"), 0o600),
-		os.WriteFile(filepath.Join(device, "stat"), []byte(stat), 0o600),
-		os.MkdirAll(filepath.Join(dir, "dev/block"), 0o700),
-		os.Symlink(device, filepath.Join(dir, "dev/block", number)),
-	))
-}
-
 func TestCountersAndStackInSysfs(t *testing.T) {
-	dir := t.TempDir()
-	sysfs := Sysfs(dir)
-	fakeDevice(t, dir, "vdb", "254:16", statText)
-	fakeDevice(t, dir, "vdc", "254:32", "1 2 3")
-	fakeDevice(t, dir, "dm-0", "253:0", statText)
-	fakeDevice(t, dir, "dm-1", "253:1", statText)
-	for above, below := range map[string]string{"dm-1": "dm-0", "dm-0": "vdb"} {
-		must(t, os.Symlink(filepath.Join(dir, "devices", below), filepath.Join(dir, "devices", above, "slaves", below)))
+	s := sysTree{t, t.TempDir()}
+	sysfs := Sysfs(s.dir)
+	for kernel, number := range map[string]string{"vdb": "254:16", "vdc": "254:32", "dm-0": "253:0", "dm-1": "253:1"} {
+		s.device(kernel, number)
 	}
-	must(t, os.Symlink("../../gone", filepath.Join(dir, "devices/dm-1/slaves/vdz")))
+	s.file("devices/vdb/stat", statText)
+	s.file("devices/vdc/stat", "1 2 3")
+	for above, below := range map[string]string{"dm-1": "dm-0", "dm-0": "vdb"} {
+		s.link("devices/"+above+"/slaves/"+below, "../../"+below)
+	}
+	s.link("devices/dm-1/slaves/vdz", "../../gone")
 	disk, mapping, top := unix.Mkdev(254, 16), unix.Mkdev(253, 0), unix.Mkdev(253, 1)
 	if got, ok, err := sysfs.BlockStats(disk); !ok || err != nil || got.InFlight != 9 {
 		t.Errorf("BlockStats = %+v, %v, %v", got, ok, err)
@@ -106,11 +92,7 @@ func TestCountersAndStackInSysfs(t *testing.T) {
 		t.Errorf("Below of a disk = %v", got)
 	}
 	for device, uuid := range map[string]string{"dm-0": "LVM-x", "dm-1": "CRYPT-LUKS2-x"} {
-		class := filepath.Join(dir, "class/block", device)
-		must(t, errors.Join(
-			os.MkdirAll(filepath.Join(dir, "devices", device, "dm"), 0o700), os.MkdirAll(filepath.Dir(class), 0o700),
-			os.WriteFile(filepath.Join(dir, "devices", device, "dm/uuid"), []byte(uuid+"\n"), 0o600), os.Symlink(filepath.Join(dir, "devices", device), class),
-		))
+		s.file("devices/"+device+"/dm/uuid", uuid+"\n")
 	}
 	if got := sysfs.Mapped(func(uuid string) bool { return uuid == "LVM-x" }); len(got) != 1 || got[0] != mapping {
 		t.Errorf("Mapped = %v, want %d", got, mapping)

@@ -11,26 +11,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// counters sets the counters of the device 7:1: completed reads, writes, discards and flushes, and the requests in flight.
-type counters struct {
-	t   *testing.T
-	dir string
+// counters is a sysfs with the device 7:1.
+type counters struct{ sysTree }
+
+func newCounters(t *testing.T) counters {
+	c := counters{sysTree{t, t.TempDir()}}
+	c.device("loop1", "7:1")
+	return c
 }
 
+// set writes the completed reads, writes, discards and flushes, and the requests in flight.
 func (c counters) set(reads, writes, discards, flushes, inFlight int) {
 	c.t.Helper()
-	text := fmt.Sprintf("%d 0 0 0 %d 0 0 0 %d 0 0 %d 0 0 0 %d 0\n", reads, writes, inFlight, discards, flushes)
-	must(c.t, os.WriteFile(filepath.Join(c.dir, "devices/loop1/stat"), []byte(text), 0o600))
+	c.file("devices/loop1/stat", fmt.Sprintf("%d 0 0 0 %d 0 0 0 %d 0 0 %d 0 0 0 %d 0\n", reads, writes, inFlight, discards, flushes))
 }
 
 // A device is stalled when it has completed nothing for 30 s with requests in flight; any request that it completes, and a moment
 // without requests, restarts the time.
 func TestAStallIsThirtySecondsWithoutACompletedRequest(t *testing.T) {
-	dir := t.TempDir()
-	fakeDevice(t, dir, "loop1", "7:1", "")
-	c, device := counters{t, dir}, unix.Mkdev(7, 1)
+	c, device := newCounters(t), unix.Mkdev(7, 1)
 	synctest.Test(t, func(t *testing.T) {
-		s := NewStalls(Sysfs(dir))
+		s := NewStalls(Sysfs(c.dir))
 		want := func(what string, want bool, inFlight uint64, since time.Duration) {
 			t.Helper()
 			got, stalled := s.Read(device)
@@ -70,11 +71,9 @@ func TestAStallIsThirtySecondsWithoutACompletedRequest(t *testing.T) {
 
 // A disk that completes one request in 29 s, read each 10 s, is slow and never stalled.
 func TestASlowDiskIsNeverStalled(t *testing.T) {
-	dir := t.TempDir()
-	fakeDevice(t, dir, "loop1", "7:1", "")
-	c, device := counters{t, dir}, unix.Mkdev(7, 1)
+	c, device := newCounters(t), unix.Mkdev(7, 1)
 	synctest.Test(t, func(t *testing.T) {
-		s, start := NewStalls(Sysfs(dir)), time.Now()
+		s, start := NewStalls(Sysfs(c.dir)), time.Now()
 		for time.Since(start) < time.Hour {
 			c.set(int(time.Since(start)/(29*time.Second)), 0, 0, 0, 64)
 			s.Watch([]uint64{device})
@@ -88,12 +87,10 @@ func TestASlowDiskIsNeverStalled(t *testing.T) {
 
 // Another disk that gets the number of one that is no longer watched does not inherit its time.
 func TestAForgottenDeviceStartsFromZero(t *testing.T) {
-	dir := t.TempDir()
-	fakeDevice(t, dir, "loop1", "7:1", "")
-	c, device := counters{t, dir}, unix.Mkdev(7, 1)
+	c, device := newCounters(t), unix.Mkdev(7, 1)
 	c.set(0, 0, 0, 0, 1)
 	synctest.Test(t, func(t *testing.T) {
-		s := NewStalls(Sysfs(dir))
+		s := NewStalls(Sysfs(c.dir))
 		s.Watch([]uint64{device})
 		time.Sleep(StallTime)
 		if _, stalled := s.Read(device); !stalled {
@@ -103,7 +100,7 @@ func TestAForgottenDeviceStartsFromZero(t *testing.T) {
 		if got, stalled := s.Read(device); stalled {
 			t.Errorf("a forgotten device is stalled: %+v", got)
 		}
-		must(t, os.Remove(filepath.Join(dir, "devices/loop1/stat")))
+		must(t, os.Remove(filepath.Join(c.dir, "devices/loop1/stat")))
 		time.Sleep(StallTime)
 		if got, stalled := s.Read(device); stalled {
 			t.Errorf("a device that is gone is stalled: %+v", got)

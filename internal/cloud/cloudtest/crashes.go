@@ -203,9 +203,7 @@ func (cr Crashes) steps() map[string]step {
 
 func (cr Crashes) origin(t *testing.T, c cloud.Cloud) cloud.VolumeID {
 	t.Helper()
-	vol, err := c.CreateVolume(t.Context(), cr.Request("origin"))
-	Must(t, err)
-	return vol.ID
+	return CreateVolume(t, c, cr.Request("origin")).ID
 }
 
 func (cr Crashes) attached(t *testing.T, c cloud.Cloud) cloud.VolumeID {

@@ -84,9 +84,7 @@ func (cr Crashes) hideLists(t *testing.T, a hostileAnswer) {
 	nodes := []cloud.NodeID{w.Node, w.Second}
 	ids := make([]cloud.VolumeID, len(nodes))
 	for i, name := range []string{"a", "b"} {
-		vol, err := c.CreateVolume(t.Context(), cr.Request(name)) // by the controller that attaches it: it may cache the name
-		Must(t, err)
-		ids[i] = vol.ID
+		ids[i] = CreateVolume(t, c, cr.Request(name)).ID // by the controller that attaches it: it may cache the name
 		w.arm(Attach, Fault{Takes: long})
 	}
 	hidden.Store(true)
@@ -159,8 +157,7 @@ func (ac answeredCall) answeredWith(a hostileAnswer) func(base http.RoundTripper
 func (cr Crashes) answeredCalls(t *testing.T, c cloud.Cloud) map[string]answeredCall {
 	t.Helper()
 	caps := c.Capabilities()
-	vol, err := c.CreateVolume(t.Context(), cr.Request("free"))
-	Must(t, err)
+	vol := CreateVolume(t, c, cr.Request("free"))
 	free := Objects{Volume: vol.ID, Node: cr.Second}
 	all := map[string]answeredCall{
 		"Check":        {reads: true},
@@ -178,8 +175,7 @@ func (cr Crashes) answeredCalls(t *testing.T, c cloud.Cloud) map[string]answered
 		all["Detach"] = answeredCall{change: Detach, on: Objects{Volume: cr.attached(t, c), Node: cr.Node}}
 	}
 	if caps.Snapshots {
-		snap, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
-		Must(t, err)
+		snap := CreateSnapshot(t, c, cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
 		all["FindSnapshot"] = answeredCall{reads: true}
 		all["GetSnapshot"] = answeredCall{reads: true, on: Objects{Snapshot: snap.ID}}
 		all["ListSnapshots"] = answeredCall{reads: true}

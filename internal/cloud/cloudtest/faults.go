@@ -111,9 +111,7 @@ func (w *world) arm(next Change, f Fault) {
 // volume creates a volume.
 func (w *world) volume(name string) cloud.VolumeID {
 	w.Helper()
-	vol, err := w.c.CreateVolume(w.Context(), w.Request(name))
-	Must(w.T, err)
-	return vol.ID
+	return CreateVolume(w.T, w.c, w.Request(name)).ID
 }
 
 // at fails the test unless the volume is attached to this node ("": to none), and still is when no change can be pending. why is
@@ -158,10 +156,8 @@ func (w *world) lostCreate(lost Fault) {
 	w.arm(Create, lost)
 	_, err := w.c.CreateVolume(w.Context(), w.Request("a"))
 	Want(w.T, err, fault.Uncertain)
-	first, err := w.Stack(w.c).CreateVolume(w.Context(), w.Request("a"))
-	Must(w.T, err)
-	second, err := w.Stack(w.c).CreateVolume(w.Context(), w.Request("a"))
-	Must(w.T, err)
+	first := CreateVolume(w.T, w.Stack(w.c), w.Request("a"))
+	second := CreateVolume(w.T, w.Stack(w.c), w.Request("a"))
 	if !reflect.DeepEqual(first, second) {
 		w.Errorf("the repeats answer\n%+v\n%+v", first, second)
 	}
@@ -245,8 +241,7 @@ func (w *world) abandonedCreate() {
 	Must(w.T, w.c.Check(w.Context())) // then there is a connection
 	w.arm(Create, Fault{DelayAnswer: long})
 	w.briefly(func(ctx context.Context) error { _, err := w.c.CreateVolume(ctx, w.Request("a")); return err })
-	_, err := w.Stack(w.c).CreateVolume(w.Context(), w.Request("a"))
-	Must(w.T, err)
+	CreateVolume(w.T, w.Stack(w.c), w.Request("a"))
 	w.holds(1)
 }
 

@@ -20,10 +20,8 @@ import (
 func (cr Crashes) mistakeVolumes(t *testing.T) {
 	account := cr.Fresh(t)
 	c := account.Open(t, nil)
-	asked, err := c.CreateVolume(t.Context(), cr.Request("asked"))
-	Must(t, err)
-	other, err := c.CreateVolume(t.Context(), cr.Request("other"))
-	Must(t, err)
+	asked := CreateVolume(t, c, cr.Request("asked"))
+	other := CreateVolume(t, c, cr.Request("other"))
 	named := regexp.MustCompile(`\b` + regexp.QuoteMeta(string(asked.ID)) + `\b`)
 	mistaken := cr.HTTP(t, account, func(base http.RoundTripper) http.RoundTripper {
 		return RoundTripper(func(r *http.Request) (*http.Response, error) {
@@ -50,8 +48,7 @@ func (cr Crashes) mistakeOperations(t *testing.T, answer wrongAnswer) {
 	reads := operationReads{objects: []string{string(w.Node), string(w.Second)}, ended: []byte("{}")}
 	c := cr.HTTP(t, w.account, reads.through)
 	volume := func(name string) cloud.VolumeID {
-		vol, err := c.CreateVolume(t.Context(), cr.Request(name)) // by the controller that attaches it: it may cache the name
-		Must(t, err)
+		vol := CreateVolume(t, c, cr.Request(name)) // by the controller that attaches it: it may cache the name
 		reads.mu.Lock()
 		defer reads.mu.Unlock()
 		reads.objects = append(reads.objects, string(vol.ID))

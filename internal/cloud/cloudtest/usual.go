@@ -35,11 +35,10 @@ func (w *world) usualCost() {
 // Failures A2 and A9: for a volume that is attached already, the state decides: attached to this node is success, and the error for
 // another names it. A stale list changes nothing about that.
 func (w *world) attachedBefore() {
-	vol, err := w.c.CreateVolume(w.Context(), w.Request("a"))
-	Must(w.T, err)
+	vol := CreateVolume(w.T, w.c, w.Request("a"))
 	Must(w.T, w.attachTo(w.T, w.account.Open(w.T, nil), vol.ID, w.Second))
 	w.account.StaleLists()
-	_, err = w.c.Attach(w.Context(), vol.ID, w.Node)
+	_, err := w.c.Attach(w.Context(), vol.ID, w.Node)
 	Want(w.T, err, fault.Precondition, string(w.Second))
 	dev, err := w.c.Attach(w.Context(), vol.ID, w.Second)
 	if want := w.Device(vol); err != nil || dev != want {

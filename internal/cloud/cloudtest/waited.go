@@ -19,8 +19,7 @@ func (cr Crashes) Waited(t *testing.T) {
 		account := cr.Fresh(t)
 		other := account.Open(t, nil)
 		moved := cr.attached(t, other)
-		behind, err := other.CreateVolume(t.Context(), cr.Request("behind"))
-		Must(t, err)
+		behind := CreateVolume(t, other, cr.Request("behind"))
 		gate := &gate{held: make(chan struct{}), open: make(chan struct{})}
 		waiting := account.Open(t, gate.request)
 		for _, id := range []cloud.VolumeID{moved, behind.ID} { // a backend reads some properties once

@@ -45,6 +45,26 @@ func Must(t *testing.T, err error) {
 	}
 }
 
+// CreateVolume creates a volume, and ends the test on an error.
+func CreateVolume(t *testing.T, c cloud.Cloud, req cloud.CreateVolumeRequest) cloud.Volume {
+	t.Helper()
+	vol, err := c.CreateVolume(t.Context(), req)
+	if err != nil {
+		t.Fatalf("CreateVolume(%q) = %v", req.Name, err)
+	}
+	return vol
+}
+
+// CreateSnapshot takes a snapshot, and ends the test on an error.
+func CreateSnapshot(t *testing.T, c cloud.Cloud, req cloud.CreateSnapshotRequest) cloud.Snapshot {
+	t.Helper()
+	snap, err := c.CreateSnapshot(t.Context(), req)
+	if err != nil {
+		t.Fatalf("CreateSnapshot(%q) = %v", req.Name, err)
+	}
+	return snap
+}
+
 // AttachTo attaches a volume, and ends the test on an error.
 func AttachTo(t *testing.T, c cloud.Cloud, id cloud.VolumeID, node cloud.NodeID) {
 	t.Helper()

@@ -28,12 +28,13 @@ func request(name string) cloud.CreateVolumeRequest {
 
 func volume(t *testing.T, c cloud.Cloud, name string) cloud.Volume {
 	t.Helper()
-	vol, err := c.CreateVolume(t.Context(), request(name))
-	must(t, err)
-	return vol
+	return create(t, c, request(name))
 }
 
-var must, want, until, attach = cloudtest.Must, cloudtest.Want, cloudtest.Until, cloudtest.AttachTo
+var (
+	must, want, until            = cloudtest.Must, cloudtest.Want, cloudtest.Until
+	create, takeSnapshot, attach = cloudtest.CreateVolume, cloudtest.CreateSnapshot, cloudtest.AttachTo
+)
 
 // droplets fails the test unless the account shows the volume at exactly this droplet (0: at none).
 func at(t *testing.T, account *emulator.Cloud, id cloud.VolumeID, droplet int) {

@@ -255,10 +255,9 @@ func TestModifyingNeedsItsScopes(t *testing.T) {
 			c := stack(open(t, account))
 			req := request("a")
 			req.Tags = tag("a")
-			vol, err := c.CreateVolume(t.Context(), req)
-			must(t, err)
+			vol := create(t, c, req)
 			account.SetRules(scoped(slices.DeleteFunc(slices.Clone(all), func(scope string) bool { return scope == missing })...))
-			err = c.ModifyVolume(t.Context(), vol.ID, tag("b"))
+			err := c.ModifyVolume(t.Context(), vol.ID, tag("b"))
 			if missing != "" {
 				want(t, err, fault.Denied, missing)
 				return

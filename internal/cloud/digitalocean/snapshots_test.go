@@ -57,11 +57,9 @@ func TestASnapshotAskedForAgainLongAfterIsTheSame(t *testing.T) {
 				account := start(t, emulator.Options{Rules: emulator.Rules{SnapshotNamesRepeat: repeat, SnapshotInterval: clock.Fixed(10 * time.Minute)}})
 				c := stack(open(t, account))
 				req := cloud.CreateSnapshotRequest{Name: "s", Volume: volume(t, c, "a").ID}
-				first, err := c.CreateSnapshot(t.Context(), req)
-				must(t, err)
+				first := takeSnapshot(t, c, req)
 				time.Sleep(11 * time.Minute)
-				again, err := c.CreateSnapshot(t.Context(), req)
-				must(t, err)
+				again := takeSnapshot(t, c, req)
 				if again != first || len(account.Snapshots()) != 1 {
 					t.Errorf("CreateSnapshot again = %+v, want %+v, and there are %d snapshots", again, first, len(account.Snapshots()))
 				}
@@ -87,18 +85,17 @@ func TestARestoreThatTheQuotaStopsIsFinishedLater(t *testing.T) {
 	account := start(t, emulator.Options{})
 	c := stack(open(t, account))
 	vol := volume(t, c, "origin")
-	snap, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
-	must(t, err)
+	snap := takeSnapshot(t, c, cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
 	account.SetRules(func(r *emulator.Rules) { r.CapacityLimit = 2 })
 	req := request("copy")
 	req.Size, req.Source.Snapshot = 3*cloud.GiB, snap.ID
 	for range 2 {
-		_, err = c.CreateVolume(t.Context(), req)
+		_, err := c.CreateVolume(t.Context(), req)
 		want(t, err, fault.Uncertain, "limit")
 	}
 	blank := request("blank")
 	blank.Size = 5 * cloud.GiB
-	_, err = c.CreateVolume(t.Context(), blank)
+	_, err := c.CreateVolume(t.Context(), blank)
 	want(t, err, fault.Exhausted, "limit")
 	account.SetRules(func(r *emulator.Rules) { r.CapacityLimit = 0 })
 	made, err := c.CreateVolume(t.Context(), req)
@@ -113,13 +110,11 @@ func TestACopyAboveTheLimitIsRemoved(t *testing.T) {
 	c := stack(open(t, account))
 	big := request("origin")
 	big.Size = 4 * cloud.GiB
-	vol, err := c.CreateVolume(t.Context(), big)
-	must(t, err)
-	snap, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
-	must(t, err)
+	vol := create(t, c, big)
+	snap := takeSnapshot(t, c, cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
 	req := request("copy")
 	req.Limit, req.Source.Snapshot = 3*cloud.GiB, snap.ID
-	_, err = c.CreateVolume(t.Context(), req)
+	_, err := c.CreateVolume(t.Context(), req)
 	want(t, err, fault.OutOfRange, "4 GiB")
 	if left := account.Volumes(); len(left) != 1 {
 		t.Errorf("left are %+v", left)
@@ -135,8 +130,7 @@ func TestTemporarySnapshotsOfClonesAreRemoved(t *testing.T) {
 	req := request("clone")
 	req.Source.Volume = vol.ID
 	broken := account.Arm(emulator.Fault{Method: "DELETE", Effect: faults.Effect{Status: 500}})
-	_, err := c.CreateVolume(t.Context(), req)
-	must(t, err)
+	create(t, c, req)
 	broken.Disarm()
 	if n := len(account.Snapshots()); n != 1 {
 		t.Fatalf("there are %d snapshots, want the one whose removal failed", n)
@@ -166,8 +160,7 @@ func TestASweepRemovesOldTemporarySnapshotsOfThisClusterOnly(t *testing.T) {
 	vol := volume(t, young, "origin")
 	orphan := breakOff(t, account, young, vol.ID)
 	breakOff(t, account, theirs, vol.ID)
-	_, err = young.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "wanted", Volume: vol.ID})
-	must(t, err)
+	takeSnapshot(t, young, cloud.CreateSnapshotRequest{Name: "wanted", Volume: vol.ID})
 	for _, name := range []string{"clone-", "clone-of-mine", orphan.Name + "0", "x" + orphan.Name} {
 		_, err := account.AddSnapshot(emulator.Snapshot{Name: name, VolumeID: string(vol.ID), SizeGiB: 1})
 		must(t, err)
@@ -205,8 +198,7 @@ func TestACopyThatAnotherControllerFinishesStays(t *testing.T) {
 		account := start(t, emulator.Options{Durations: emulator.Actions(clock.Fixed(10 * time.Millisecond))})
 		first, second := open(t, account), open(t, account)
 		vol := volume(t, first, "origin")
-		snap, err := first.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
-		must(t, err)
+		snap := takeSnapshot(t, first, cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID})
 		req := request("copy")
 		req.Size, req.Source.Snapshot = 3*cloud.GiB, snap.ID
 		account.Arm(emulator.Fault{Method: "POST", Body: `"resize"`, Times: 1, Effect: faults.Effect{Status: 403, Message: "capacity limit exceeded"}})
@@ -218,8 +210,7 @@ func TestACopyThatAnotherControllerFinishesStays(t *testing.T) {
 		firstErr := <-done
 		if err != nil {
 			want(t, err, fault.Uncertain)
-			made, err = stack(second).CreateVolume(t.Context(), req)
-			must(t, err)
+			made = create(t, stack(second), req)
 		}
 		if got, found := account.Volume(string(made.ID)); !found || got.SizeGiB != 3 || len(account.Volumes()) != 2 {
 			t.Errorf("the volume that was handed out is %+v (exists: %v); the first controller said %v", got, found, firstErr)

@@ -78,20 +78,17 @@ func TestNoTagIsOneObjectsOwn(t *testing.T) {
 	req.Tags = []cloud.Tag{
 		{Key: "team", Value: "a"}, {Key: "cloudblock-pvc", Value: "data.db-0"}, {Key: "cloudblock-pvc-namespace", Value: "shop"}, {Key: "cloudblock-pv", Value: "pvc-1"},
 	}
-	vol, err := c.CreateVolume(t.Context(), req)
-	must(t, err)
+	vol := create(t, c, req)
 	snap, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "s", Volume: vol.ID, Tags: []cloud.Tag{
 		{Key: "team", Value: "a"}, {Key: "cloudblock-snapshot", Value: "nightly"},
 	}})
 	must(t, err)
 	clone := request("clone")
 	clone.Source.Volume = vol.ID
-	_, err = c.CreateVolume(t.Context(), clone)
-	must(t, err)
+	create(t, c, clone)
 	restored := request("restored")
 	restored.Source.Snapshot = snap.ID
-	_, err = c.CreateVolume(t.Context(), restored)
-	must(t, err)
+	create(t, c, restored)
 	if got := account.Tags(); !slices.Equal(got, []string{"cloudblock-cluster:one", "team:a"}) {
 		t.Errorf("the account has the tags %q", got)
 	}

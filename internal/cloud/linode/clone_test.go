@@ -35,10 +35,8 @@ func TestACopyIsGrownAndTagged(t *testing.T) {
 	source := volume(t, c, "source")
 	account.SetContent(number(t, source.ID), "the data")
 	attach(t, c, source.ID, node1)
-	first, err := c.CreateVolume(t.Context(), copyOf("copy", source.ID))
-	must(t, err)
-	again, err := c.CreateVolume(t.Context(), copyOf("copy", source.ID))
-	must(t, err)
+	first := create(t, c, copyOf("copy", source.ID))
+	again := create(t, c, copyOf("copy", source.ID))
 	got, _ := account.Volume(number(t, first.ID))
 	if first.Size != 20*cloud.GiB || first.ID != again.ID || got.SizeGiB != 20 || got.Label != "copy" || got.Content != "the data" {
 		t.Errorf("CreateVolume = %+v, then %+v, and the account has %+v", first, again, got)
@@ -60,12 +58,10 @@ func TestACopyThatCannotBeIsRefused(t *testing.T) {
 	source := volume(t, c, "source")
 	secret := request("secret")
 	secret.Parameters = []cloud.Parameter{{Name: linode.ParamEncrypted, Value: "true"}}
-	hidden, err := c.CreateVolume(t.Context(), secret)
-	must(t, err)
+	hidden := create(t, c, secret)
 	open := request("open")
 	open.Parameters = []cloud.Parameter{{Name: linode.ParamEncrypted, Value: "false"}}
-	plain, err := c.CreateVolume(t.Context(), open)
-	must(t, err)
+	plain := create(t, c, open)
 	tests := map[string]struct {
 		edit func(*cloud.CreateVolumeRequest)
 		kind fault.Kind
@@ -104,12 +100,9 @@ func TestACopyInheritsTheEncryption(t *testing.T) {
 			asked := []cloud.Parameter{{Name: linode.ParamEncrypted, Value: value}}
 			req := request("source")
 			req.Parameters = asked
-			source, err := c.CreateVolume(t.Context(), req)
-			must(t, err)
-			first, err := c.CreateVolume(t.Context(), copyOf("copy", source.ID))
-			must(t, err)
-			again, err := c.CreateVolume(t.Context(), copyOf("copy", source.ID))
-			must(t, err)
+			source := create(t, c, req)
+			first := create(t, c, copyOf("copy", source.ID))
+			again := create(t, c, copyOf("copy", source.ID))
 			if !slices.Equal(first.Parameters, asked) || first.ID != again.ID {
 				t.Errorf("CreateVolume = %+v, then %+v, want encrypted %s", first, again, value)
 			}
@@ -133,8 +126,7 @@ func TestTheSweepRemovesLeftOverCopiesOnly(t *testing.T) {
 			_, err = from.CreateVolume(t.Context(), copyOf("copy", source.ID))
 			want(t, err, fault.Uncertain, "goes on from there")
 		}
-		done, err := c.CreateVolume(t.Context(), copyOf("done", source.ID))
-		must(t, err)
+		done := create(t, c, copyOf("done", source.ID))
 		mine := account.Volumes()[1].Label
 		_, err = account.AddVolume(emulator.Volume{Label: mine[:len(mine)-1] + "-", Tags: []string{"by-hand"}})
 		must(t, err)
@@ -208,8 +200,7 @@ func TestACopyOrGrowthWaitsForNoDevice(t *testing.T) {
 		at(t, account, source.ID, linode1)
 		began := time.Now()
 		snapshot(t, c, "s", source.ID)
-		_, err = c.CreateVolume(t.Context(), copyOf("copy", source.ID))
-		must(t, err)
+		create(t, c, copyOf("copy", source.ID))
 		for range 2 { // the second has the size
 			exp, err := c.ExpandVolume(t.Context(), source.ID, 20*cloud.GiB)
 			if err != nil || exp != (cloud.Expansion{Size: 20 * cloud.GiB, NodeMustConfirm: true}) {
@@ -237,8 +228,7 @@ func TestACopyThatAnotherControllerHasFinishedStays(t *testing.T) {
 		refused := make(chan error, 1)
 		go func() { _, err := c.CreateVolume(t.Context(), req); refused <- err }()
 		time.Sleep(5 * time.Second)
-		made, err := other.CreateVolume(t.Context(), req)
-		must(t, err)
+		made := create(t, other, req)
 		gone, err := account.AddVolume(emulator.Volume{ID: 7, Label: "copy"}) // deleted before all of this
 		must(t, err)
 		account.SetStatus(gone, "deleting")

@@ -151,8 +151,7 @@ func TestASweepDoesNotBelieveAList(t *testing.T) {
 		account := start(t, emulator.Options{})
 		c, sweeper, req := leaveCopy(t, account)
 		time.Sleep(2 * time.Hour)
-		made, err := stack(c).CreateVolume(t.Context(), req)
-		must(t, err)
+		made := create(t, stack(c), req)
 		time.Sleep(10 * time.Second)
 		account.Arm(emulator.Fault{Method: "GET", Route: volumesRoute, Effect: faults.Effect{StaleAge: clock.Fixed(20 * time.Second)}})
 		must(t, sweeper.Sweep(t.Context()))
@@ -190,8 +189,7 @@ func TestASweepMeetsAClone(t *testing.T) {
 				} else {
 					want(t, err, fault.Unavailable)
 				}
-				made, err = stack(c).CreateVolume(t.Context(), req)
-				must(t, err)
+				made = create(t, stack(c), req)
 				at(t, account, made.ID, 0)
 			})
 		})

@@ -2,6 +2,7 @@ package linode_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,11 +62,7 @@ func TestOddAnswersAreNoSuccess(t *testing.T) {
 				}
 				account.Arm(emulator.Fault{Method: method, Effect: tc.effect})
 				err := call(t.Context(), c, id)
-				found := false
-				for _, kind := range tc.kinds {
-					found = found || fault.Of(err) == kind
-				}
-				if err == nil || !found {
+				if err == nil || !slices.Contains(tc.kinds, fault.Of(err)) {
 					t.Errorf("%s = %v, want one of the kinds %q", name, err, tc.kinds)
 				} else if tc.effect.Message != "" && !strings.Contains(err.Error(), tc.effect.Message) {
 					t.Errorf("%s = %v, want the cloud's words in it", name, err)

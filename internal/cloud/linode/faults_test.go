@@ -36,12 +36,13 @@ func request(name string) cloud.CreateVolumeRequest {
 
 func volume(t *testing.T, c cloud.Cloud, name string) cloud.Volume {
 	t.Helper()
-	vol, err := c.CreateVolume(t.Context(), request(name))
-	must(t, err)
-	return vol
+	return create(t, c, request(name))
 }
 
-var must, want, until, attach = cloudtest.Must, cloudtest.Want, cloudtest.Until, cloudtest.AttachTo
+var (
+	must, want, until = cloudtest.Must, cloudtest.Want, cloudtest.Until
+	create, attach    = cloudtest.CreateVolume, cloudtest.AttachTo
+)
 
 func number(t *testing.T, id cloud.VolumeID) int {
 	t.Helper()

@@ -38,8 +38,7 @@ type lifetime struct {
 
 func (l lifetime) create(name string) cloud.Volume {
 	l.t.Helper()
-	vol, err := l.c.CreateVolume(l.t.Context(), cloud.CreateVolumeRequest{Name: name, Size: 30 * cloud.GiB, Zones: []string{"gb-lon"}})
-	must(l.t, err)
+	vol := create(l.t, l.c, cloud.CreateVolumeRequest{Name: name, Size: 30 * cloud.GiB, Zones: []string{"gb-lon"}})
 	if vol.Name != name || vol.Size != 30*cloud.GiB || vol.Zone != "gb-lon" {
 		l.t.Errorf("CreateVolume = %+v", vol)
 	}
@@ -129,8 +128,7 @@ var lives = map[string]func(l lifetime){
 		l.attach(vol.ID, "ab")
 		req := copyOf("cd", vol.ID)
 		req.Zones = []string{vol.Zone}
-		clone, err := l.c.CreateVolume(l.t.Context(), req)
-		must(l.t, err)
+		clone := create(l.t, l.c, req)
 		if clone.Name != "cd" || clone.Size != vol.Size || clone.Zone != vol.Zone || fmt.Sprint(clone.Parameters) != "[{encrypted true}]" {
 			l.t.Errorf("CreateVolume of a copy = %+v", clone)
 		}

@@ -28,9 +28,7 @@ var detached = []cloud.Parameter{{Name: linode.ParamConsistency, Value: linode.C
 
 func snapshot(t *testing.T, c cloud.Cloud, name string, of cloud.VolumeID) cloud.Snapshot {
 	t.Helper()
-	snap, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: name, Volume: of})
-	must(t, err)
-	return snap
+	return cloudtest.CreateSnapshot(t, c, cloud.CreateSnapshotRequest{Name: name, Volume: of})
 }
 
 // behind returns the id of the volume of a snapshot.
@@ -68,8 +66,7 @@ func TestASnapshotIsRestoredToALargerSizeWithItsEncryption(t *testing.T) {
 			c := stack(open(t, account, keepClones))
 			req := request("source")
 			req.Parameters = []cloud.Parameter{{Name: linode.ParamEncrypted, Value: value}}
-			source, err := c.CreateVolume(t.Context(), req)
-			must(t, err)
+			source := create(t, c, req)
 			account.SetContent(number(t, source.ID), "the data")
 			snap := snapshot(t, c, "snap", source.ID)
 			account.SetContent(number(t, source.ID), "later data")
@@ -80,8 +77,7 @@ func TestASnapshotIsRestoredToALargerSizeWithItsEncryption(t *testing.T) {
 				t.Errorf("CreateSnapshot = %+v, and the account has %+v with the tags %q, want %q", snap, kept, kept.Tags, want)
 			}
 			must(t, c.DeleteVolume(t.Context(), source.ID))
-			made, err := c.CreateVolume(t.Context(), restore("restored", snap.ID))
-			must(t, err)
+			made := create(t, c, restore("restored", snap.ID))
 			got, _ := account.Volume(number(t, made.ID))
 			if made.Size != 20*cloud.GiB || got.SizeGiB != 20 || got.Content != "the data" || made.Source.Snapshot != snap.ID || got.Encrypted != (value == "true") {
 				t.Errorf("CreateVolume = %+v, and the account has %+v", made, got)
@@ -109,7 +105,6 @@ func TestASnapshotIsNoVolumeAndAVolumeIsNoSnapshot(t *testing.T) {
 			attach := func(id cloud.VolumeID) error { return second(c.Attach(t.Context(), id, node1)) }
 			for what, err := range map[string]error{
 				"GetVolume":                  second(c.GetVolume(t.Context(), id)),
-				"Attach":                     attach(id),
 				"Attach with a label":        attach(id + "-snap"),
 				"ExpandVolume":               second(c.ExpandVolume(t.Context(), id, 20*cloud.GiB)),
 				"ModifyVolume":               c.ModifyVolume(t.Context(), id, []cloud.Tag{{Key: "team", Value: "a"}}),
@@ -123,6 +118,10 @@ func TestASnapshotIsNoVolumeAndAVolumeIsNoSnapshot(t *testing.T) {
 				if fault.Of(err) != fault.NotFound {
 					t.Errorf("%s = %v, want %v", what, err, fault.NotFound)
 				}
+			}
+			want(t, attach(id), fault.NotFound, "it is the snapshot "+string(snap.ID))
+			if n := account.Stats().Routes["POST "+attachRoute]; n != 0 {
+				t.Errorf("%d attaches were sent", n)
 			}
 			must(t, c.DeleteVolume(t.Context(), id))
 			must(t, c.DeleteSnapshot(t.Context(), ofVolume))
@@ -147,18 +146,6 @@ func TestASnapshotIsNoVolumeAndAVolumeIsNoSnapshot(t *testing.T) {
 				t.Errorf("left are %+v, want the source", left)
 			}
 		})
-	}
-}
-
-// The refusal names the snapshot.
-func TestAnAttachOfASnapshotSaysWhy(t *testing.T) {
-	account := start(t, emulator.Options{})
-	c := stack(open(t, account, keepClones))
-	snap := snapshot(t, c, "snap", volume(t, c, "source").ID)
-	_, err := c.Attach(t.Context(), behind(snap), node1)
-	want(t, err, fault.NotFound, "it is the snapshot "+string(snap.ID))
-	if n := account.Stats().Routes["POST "+attachRoute]; n != 0 {
-		t.Errorf("%d attaches were sent", n)
 	}
 }
 

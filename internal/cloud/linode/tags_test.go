@@ -45,8 +45,7 @@ func TestAVolumeHasTheTagsThatItNeeds(t *testing.T) {
 			c := stack(open(t, account, tc.edit...))
 			req := request(tc.name)
 			req.Tags = tc.tags
-			first, err := c.CreateVolume(t.Context(), req)
-			must(t, err)
+			first := create(t, c, req)
 			again, err := c.CreateVolume(t.Context(), req)
 			if err != nil || again.ID != first.ID {
 				t.Errorf("CreateVolume again = %+v, %v, want volume %s", again, err, first.ID)

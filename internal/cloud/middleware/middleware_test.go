@@ -15,34 +15,19 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
-var wantKind = expect.Kind
+var (
+	wantKind         = expect.Kind
+	create, snapshot = cloudtest.CreateVolume, cloudtest.CreateSnapshot
+)
 
 // small returns a request for a blank volume.
 func small(name string) cloud.CreateVolumeRequest {
 	return cloud.CreateVolumeRequest{Name: name, Size: cloud.GiB}
 }
 
-func create(t *testing.T, c cloud.Cloud, req cloud.CreateVolumeRequest) cloud.Volume {
-	t.Helper()
-	vol, err := c.CreateVolume(t.Context(), req)
-	if err != nil {
-		t.Fatalf("CreateVolume(%q) = %v", req.Name, err)
-	}
-	return vol
-}
-
 // snapshotOf returns a request for a snapshot.
 func snapshotOf(name string, id cloud.VolumeID) cloud.CreateSnapshotRequest {
 	return cloud.CreateSnapshotRequest{Name: name, Volume: id}
-}
-
-func snapshot(t *testing.T, c cloud.Cloud, req cloud.CreateSnapshotRequest) cloud.Snapshot {
-	t.Helper()
-	snap, err := c.CreateSnapshot(t.Context(), req)
-	if err != nil {
-		t.Fatalf("CreateSnapshot(%q) = %v", req.Name, err)
-	}
-	return snap
 }
 
 // count returns how many volumes there are.

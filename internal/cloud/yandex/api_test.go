@@ -178,11 +178,10 @@ func TestTheAPIsBudgetIsADelay(t *testing.T) {
 			return folder.Arm(emulator.Fault{Route: route, Times: 1, Effect: faults.Effect{Status: int(codes.ResourceExhausted), Message: words}})
 		}
 		const words = "compute.diskCreateRequestsPerSecond.rate rate quota limit exceed: allowed 10 requests"
-		create, look := refuse(createDisk, words), refuse("OperationService/Get", "other words")
-		_, err = c.CreateVolume(t.Context(), request("a"))
-		must(t, err)
-		if create.Hits() != 1 || look.Hits() != 1 {
-			t.Errorf("the create was refused %d times, and the look at its operation %d times, want once each", create.Hits(), look.Hits())
+		created, looked := refuse(createDisk, words), refuse("OperationService/Get", "other words")
+		create(t, c, request("a"))
+		if created.Hits() != 1 || looked.Hits() != 1 {
+			t.Errorf("the create was refused %d times, and the look at its operation %d times, want once each", created.Hits(), looked.Hits())
 		}
 		// The code that the alert CloudblockAPIThrottled looks for.
 		metrics.Of(t, registry).Want(t, metrics.Samples{`cloudblock_api_requests_total{code="429",method="grpc",route="DiskService/Create"}`: 1})

@@ -78,8 +78,7 @@ func TestACloneWaitsForTheEndOfAnEarlierTemporarySnapshot(t *testing.T) {
 			t.Errorf("there are %+v, want the one that is going", all)
 		}
 		want(t, <-swept, fault.Unavailable) // the snapshot is back
-		_, err = stack(c).CreateVolume(t.Context(), req)
-		must(t, err)
+		create(t, stack(c), req)
 		time.Sleep(2 * time.Minute)
 		if all := folder.Snapshots(); len(all) > 0 {
 			t.Errorf("left are %+v", all)

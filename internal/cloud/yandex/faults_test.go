@@ -36,12 +36,13 @@ func request(name string) cloud.CreateVolumeRequest {
 
 func volume(t *testing.T, c cloud.Cloud, name string) cloud.Volume {
 	t.Helper()
-	vol, err := c.CreateVolume(t.Context(), request(name))
-	must(t, err)
-	return vol
+	return create(t, c, request(name))
 }
 
-var must, want, until, attach = cloudtest.Must, cloudtest.Want, cloudtest.Until, cloudtest.AttachTo
+var (
+	must, want, until            = cloudtest.Must, cloudtest.Want, cloudtest.Until
+	create, takeSnapshot, attach = cloudtest.CreateVolume, cloudtest.CreateSnapshot, cloudtest.AttachTo
+)
 
 // simulated runs a test in a time of its own. It ends when nothing is left of the connections: sleeping takes no
 // real time there.
@@ -128,9 +129,8 @@ func TestAZoneMismatchIsNamed(t *testing.T) {
 	c := open(t, folder)
 	req := request("a")
 	req.Zones = []string{"ru-central1-b"}
-	vol, err := c.CreateVolume(t.Context(), req)
-	must(t, err)
-	_, err = c.Attach(t.Context(), vol.ID, node1)
+	vol := create(t, c, req)
+	_, err := c.Attach(t.Context(), vol.ID, node1)
 	want(t, err, fault.Precondition, "ru-central1-b", "ru-central1-a", machine1)
 }
 
@@ -155,10 +155,9 @@ func TestActiveOperationsAreADelayAndQuotasAreNot(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { _, err := other.CreateVolume(t.Context(), request("theirs")); done <- err }()
 		until(t, "a change is under way", func() bool { return len(folder.Running()) > 0 })
-		vol, err := mine.CreateVolume(t.Context(), request("mine"))
-		must(t, err)
+		vol := create(t, mine, request("mine"))
 		must(t, <-done)
-		_, err = mine.CreateVolume(t.Context(), request("one too many"))
+		_, err := mine.CreateVolume(t.Context(), request("one too many"))
 		want(t, err, fault.Exhausted, "Quota", "count")
 		left(t, folder, 2)
 		_, err = mine.ExpandVolume(t.Context(), vol.ID, 3*cloud.GiB)

@@ -91,8 +91,7 @@ func TestTheClientsOwnWordsRefuseNothing(t *testing.T) {
 		want(t, err, fault.Uncertain, words)
 		left(t, folder, 1)
 		lost = false
-		_, err = stack(c).CreateVolume(t.Context(), request("a"))
-		must(t, err)
+		create(t, stack(c), request("a"))
 		left(t, folder, 1)
 	}
 }

@@ -175,8 +175,7 @@ func TestTypesAndZones(t *testing.T) {
 	want(t, err, fault.InvalidArgument, "no-such-type")
 	req.Name = "d"
 	req.Parameters = []cloud.Parameter{{Name: "blockSize", Value: "64Ki"}, {Name: "encrypted", Value: "true"}, {Name: "kmsKeyId", Value: "abj0key"}, {Name: "type", Value: "network-hdd"}}
-	vol, err = c.CreateVolume(t.Context(), req)
-	must(t, err)
+	vol = create(t, c, req)
 	if d, _ := folder.Disk(string(vol.ID)); d.Type != "network-hdd" || d.BlockSize != 64<<10 || d.Key != "abj0key" {
 		t.Errorf("the disk is %+v", d)
 	}

@@ -23,8 +23,7 @@ func TestADiskIsMadeInItsPlacementGroup(t *testing.T) {
 	folder := start(t, emulator.Options{})
 	c := stack(open(t, folder))
 	group := folder.AddPlacementGroup(emulator.PlacementGroup{Zone: "ru-central1-b"})
-	vol, err := c.CreateVolume(t.Context(), placed("a", group))
-	must(t, err)
+	vol := create(t, c, placed("a", group))
 	if d, _ := folder.Disk(string(vol.ID)); d.PlacementGroup != group || d.Zone != "ru-central1-b" {
 		t.Errorf("the disk is %+v, want it in %s", d, group)
 	}
@@ -42,7 +41,7 @@ func TestADiskIsMadeInItsPlacementGroup(t *testing.T) {
 	}
 	elsewhere := placed("b", group)
 	elsewhere.Zones = elsewhere.Zones[:1]
-	_, err = c.CreateVolume(t.Context(), elsewhere)
+	_, err := c.CreateVolume(t.Context(), elsewhere)
 	want(t, err, fault.Exhausted)
 	left(t, folder, 1)
 }

@@ -178,8 +178,7 @@ func TestWhatCannotBeMoved(t *testing.T) {
 	c := open(t, folder)
 	group := func(zone string) string { return folder.AddPlacementGroup(emulator.PlacementGroup{Zone: zone}) }
 	here, there := group(emulator.DefaultZone), group(zoneB)
-	grouped, err := c.CreateVolume(t.Context(), placed("grouped", here))
-	must(t, err)
+	grouped := create(t, c, placed("grouped", here))
 	inUse, free := attached(t, c), volume(t, c, "free")
 	folder.ResetStats()
 	for name, tc := range map[string]struct {

@@ -128,8 +128,7 @@ func TestASnapshotIsFoundByItsNameWhereTheKeyIsForgotten(t *testing.T) {
 		})
 		c := stack(open(t, folder))
 		id := attached(t, c)
-		first, err := c.CreateSnapshot(t.Context(), snapshotRequest("s", id))
-		must(t, err)
+		first := takeSnapshot(t, c, snapshotRequest("s", id))
 		for range 3 {
 			time.Sleep(25 * time.Minute)
 			again, err := stack(open(t, folder)).CreateSnapshot(t.Context(), snapshotRequest("s", id))
@@ -151,14 +150,11 @@ func TestARestoreInAnotherZoneToALargerSize(t *testing.T) {
 	c := stack(open(t, folder))
 	id := origin(t, c)
 	folder.SetContent(string(id), "precious")
-	snap, err := c.CreateSnapshot(t.Context(), snapshotRequest("s", id))
-	must(t, err)
+	snap := takeSnapshot(t, c, snapshotRequest("s", id))
 	repeat := request("copy")
 	repeat.Zones, repeat.Size, repeat.Source.Snapshot = []string{"ru-central1-d"}, 3*cloud.GiB, snap.ID
-	first, err := c.CreateVolume(t.Context(), repeat)
-	must(t, err)
-	second, err := c.CreateVolume(t.Context(), repeat)
-	must(t, err)
+	first := create(t, c, repeat)
+	second := create(t, c, repeat)
 	if d, _ := folder.Disk(string(first.ID)); d.Content != "precious" || d.Size != int64(3*cloud.GiB) || d.Zone != "ru-central1-d" {
 		t.Errorf("the disk is %+v", d)
 	}
@@ -173,10 +169,8 @@ func TestARestoreIsAsLargeAsItsSource(t *testing.T) {
 	c := stack(open(t, folder))
 	big := request("origin")
 	big.Size = 4 * cloud.GiB
-	vol, err := c.CreateVolume(t.Context(), big)
-	must(t, err)
-	snap, err := c.CreateSnapshot(t.Context(), snapshotRequest("s", vol.ID))
-	must(t, err)
+	vol := create(t, c, big)
+	snap := takeSnapshot(t, c, snapshotRequest("s", vol.ID))
 	for name, source := range map[string]cloud.Source{"restore": {Snapshot: snap.ID}, "clone": {Volume: vol.ID}} {
 		t.Run(name, func(t *testing.T) {
 			req := request(name)
@@ -205,8 +199,7 @@ func TestTemporarySnapshotsOfClonesAreRemoved(t *testing.T) {
 	req := request("clone")
 	req.Source.Volume = vol.ID
 	broken := folder.Arm(emulator.Fault{Route: "SnapshotService/Delete", Effect: faults.Effect{Lost: faults.LostBefore}})
-	_, err := c.CreateVolume(t.Context(), req)
-	must(t, err)
+	create(t, c, req)
 	broken.Disarm()
 	if n := len(folder.Snapshots()); n != 1 {
 		t.Fatalf("there are %d snapshots, want the one whose removal failed", n)

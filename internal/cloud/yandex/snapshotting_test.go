@@ -20,8 +20,7 @@ func TestNothingWaitsForASnapshotOfTheDisk(t *testing.T) {
 		folder := start(t, emulator.Options{Durations: emulator.Durations{Snapshot: clock.Fixed(2 * time.Hour)}})
 		c := open(t, folder, func(cfg *yandex.Config) { cfg.SweepEvery = -1 })
 		vol := volume(t, c, "a")
-		_, err := c.CreateSnapshot(t.Context(), cloud.CreateSnapshotRequest{Name: "snap", Volume: vol.ID})
-		must(t, err)
+		takeSnapshot(t, c, cloud.CreateSnapshotRequest{Name: "snap", Volume: vol.ID})
 		folder.Arm(emulator.Fault{Route: attachDisk, Times: 1, Effect: faults.Effect{Status: int(codes.FailedPrecondition), Message: "busy"}})
 		attach := func(ctx context.Context) error { _, err := c.Attach(ctx, vol.ID, node1); return err }
 		detach := func(ctx context.Context) error { return c.Detach(ctx, vol.ID, node1) }

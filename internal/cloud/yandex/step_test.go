@@ -20,8 +20,7 @@ func TestADiskSaysTheStepsThatItGrowsIn(t *testing.T) {
 			c := open(t, start(t, emulator.Options{}))
 			req := request("a")
 			req.Parameters = []cloud.Parameter{{Name: "type", Value: tc.diskType}}
-			made, err := c.CreateVolume(t.Context(), req)
-			must(t, err)
+			made := create(t, c, req)
 			seen, err := c.GetVolume(t.Context(), made.ID)
 			must(t, err)
 			for what, vol := range map[string]cloud.Volume{"CreateVolume": made, "GetVolume": seen} {

@@ -6,13 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -42,12 +39,8 @@ func inMemory(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	output(t, "mount", "-t", "tmpfs", "-o", "size=1100m", "none", dir)
-	t.Cleanup(func() {
-		// Lazily: a container that was started meanwhile may have a copy of the mount of the disk.
-		if out, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
-			t.Errorf("umount: %v: %s", err, out)
-		}
-	})
+	// Lazily: a container that was started meanwhile may have a copy of the mount of the disk.
+	t.Cleanup(func() { output(t, "umount", "-l", dir) })
 	return dir
 }
 
@@ -83,56 +76,13 @@ func TestFiftyCreatesAtOnceOnARealDiskWithRoomForTwenty(t *testing.T) {
 	for fs := range filesystems {
 		t.Run(fs+" four processes", func(t *testing.T) {
 			p := realPool(t, fs)
-			size := shareFor(t, p, volumesWithRoom)
-			var wg sync.WaitGroup
-			var made atomic.Int32
-			for i := range 4 {
-				cmd := command(t, "many", p.dir, pool.ID("p"+strconv.Itoa(i)+"-"))
-				cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", sizeEnv, size))
-				wg.Go(func() {
-					out, err := cmd.Output()
-					if err != nil {
-						t.Error(err)
-					}
-					n, err := strconv.Atoi(strings.TrimSpace(string(out)))
-					if err != nil {
-						t.Error(err)
-					}
-					made.Add(int32(n))
-				})
-			}
-			wg.Wait()
-			checkReal(t, p, made.Load())
-		})
-	}
-}
-
-// checkReal is checkFull, and every volume has all its bytes: each is written over twice.
-func checkReal(t *testing.T, p *Pool, made int32) {
-	t.Helper()
-	entries, err := p.List(t.Context())
-	must(t, err)
-	if made != volumesWithRoom || len(entries) != volumesWithRoom {
-		t.Errorf("%d creates succeeded and %d volumes are there, want %d", made, len(entries), volumesWithRoom)
-	}
-	noise := make([]byte, pool.SizeStep)
-	for i := range noise {
-		noise[i] = byte(i*i>>3 + i)
-	}
-	for range 2 {
-		for _, e := range entries {
-			f, err := os.OpenFile(p.ImagePath(e.ID), os.O_WRONLY, 0)
-			must(t, err)
-			for at := int64(0); at < e.Size; at += pool.SizeStep {
-				if _, err := f.WriteAt(noise, at); err != nil {
-					t.Fatalf("a reserved byte cannot be written: %v", err)
+			entries := createInFour(t, p, fmt.Sprintf("%s=%d", sizeEnv, shareFor(t, p, volumesWithRoom)))
+			for _, letter := range []byte{'a', 'b'} { // every volume has all its bytes
+				for _, e := range entries {
+					writeOver(t, p.ImagePath(e.ID), e.Size, letter)
 				}
 			}
-			if err := f.Sync(); err != nil {
-				t.Fatalf("reserved bytes cannot be flushed: %v", err)
-			}
-			must(t, f.Close())
-		}
+		})
 	}
 }
 

@@ -20,7 +20,7 @@ func TestGrowOnADiskThatHangs(t *testing.T) {
 			<-hang
 		}
 	}
-	p := openPool(t, configOf(t, host))
+	p := openPool(t, host.Config(t))
 	r := mustCreate(t, p, "a", 16<<20)
 	hangs.Store(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -37,8 +37,7 @@ func TestGrowOnADiskThatHangs(t *testing.T) {
 
 // The id of a snapshot that has the digits of a growing volume is that of nothing.
 func TestDeleteOfASnapshotLeavesAGrowthAlone(t *testing.T) {
-	host := lvm.New(gib)
-	p := openPool(t, configOf(t, host))
+	host, p := groupPool(t)
 	vol := mustCreate(t, p, "a", 16<<20)
 	group := host.Groups()[0]
 	group.Volumes = append(group.Volumes, &lvm.Volume{Name: growthName(vol.ID), UUID: "g-1", Extents: []int{100}, Tags: []string{creatingTag}})

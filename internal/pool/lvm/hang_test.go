@@ -14,18 +14,17 @@ import (
 // A volume group on a disk that does not answer stops no caller for longer than it has patience.
 func TestGroupPoolOnADiskThatHangs(t *testing.T) {
 	host := lvm.New(gib)
-	cfg := configOf(t, host)
+	cfg := host.Config(t)
 	hang := make(chan struct{})
-	stuck := make(chan struct{}, 8)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	host.Hook = func(args []string) {
 		if args[0] == "lvcreate" {
-			stuck <- struct{}{}
+			cancel()
 			<-hang
 		}
 	}
 	p := openPool(t, cfg)
-	ctx, cancel := contextUntil(t, stuck)
-	defer cancel()
 	_, err := p.Create(ctx, pool.NewVolume{Name: "a", Size: 16 << 20})
 	wantKind(t, "Create", err, fault.Uncertain)
 	close(hang)
@@ -47,7 +46,7 @@ func TestGroupPoolWhoseReadHangs(t *testing.T) {
 			<-hang
 		}
 	}
-	p := openPool(t, configOf(t, host))
+	p := openPool(t, host.Config(t))
 	hangs.Store(true)
 	for range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -59,17 +58,4 @@ func TestGroupPoolWhoseReadHangs(t *testing.T) {
 	}
 	close(hang)
 	must(t, p.Check(t.Context()))
-}
-
-// contextUntil returns a context that ends when something comes from the channel.
-func contextUntil(t *testing.T, c <-chan struct{}) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		select {
-		case <-c:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
 }

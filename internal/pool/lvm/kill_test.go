@@ -62,7 +62,7 @@ func TestGroupPoolAfterAKill(t *testing.T) {
 func testGroupAfterKills(t *testing.T, name string, call func(*testing.T, *Pool, pool.ID) error, effect bool) {
 	for n := 1; ; n++ {
 		host := lvm.New(2 * gib)
-		cfg := configOf(t, host)
+		cfg := host.Config(t)
 		p := openPool(t, cfg)
 		old, other := mustCreate(t, p, "old", 16<<20), mustCreate(t, p, "other", 16<<20)
 		host.Write(host.Volume(p.FileName(other.ID)))
@@ -104,7 +104,7 @@ func testGroupAfterKills(t *testing.T, name string, call func(*testing.T, *Pool,
 // A create that nobody repeats stays, is named as that, and is removed by an operator only.
 func TestGroupCreateThatWasNotRepeated(t *testing.T) {
 	host := lvm.New(gib)
-	cfg := configOf(t, host)
+	cfg := host.Config(t)
 	p := openPool(t, cfg)
 	host.Kill(3, true)
 	if _, err := p.Create(t.Context(), pool.NewVolume{Name: "a", Size: 600 << 20}); err == nil {

@@ -3,8 +3,6 @@ package lvm
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,13 +16,11 @@ var must, wantKind, wantReason = expect.NoError, expect.Kind, expect.Reason
 
 const gib = int64(1) << 30
 
-// groupConfig is that of the pool vg of a host, which has a devices file.
-func configOf(t *testing.T, host pool.LVM) pool.Config {
+// groupPool returns a pool on the only volume group of a host.
+func groupPool(t *testing.T) (*lvm.Host, *Pool) {
 	t.Helper()
-	cfg := pool.Config{Dir: "lvm:vg", Node: "n1", LockDir: t.TempDir(), LVMDir: t.TempDir(), LVM: host}
-	must(t, os.Mkdir(filepath.Join(cfg.LVMDir, "devices"), 0o755))
-	must(t, os.WriteFile(filepath.Join(cfg.LVMDir, "devices", "cloudblock-vg"), nil, 0o644))
-	return cfg
+	host := lvm.New(gib)
+	return host, openPool(t, host.Config(t))
 }
 
 func openPool(t *testing.T, cfg pool.Config) *Pool {
@@ -43,8 +39,7 @@ func mustCreate(t *testing.T, p *Pool, name string, size int64) pool.Record {
 
 // L3: a volume group never promises more extents than it has.
 func TestGroupPoolIsNeverOvercommitted(t *testing.T) {
-	host := lvm.New(gib)
-	p := openPool(t, configOf(t, host))
+	host, p := groupPool(t)
 	free := func() int64 {
 		t.Helper()
 		n, err := p.Free(t.Context())
@@ -76,8 +71,7 @@ func TestGroupPoolIsNeverOvercommitted(t *testing.T) {
 
 // A group whose description is full takes no volume more, and says so before LVM does.
 func TestGroupPoolHasRoomForItsDescription(t *testing.T) {
-	host := lvm.New(gib)
-	p := openPool(t, configOf(t, host))
+	host, p := groupPool(t)
 	host.Groups()[0].FreeMetadata = 8 << 10
 	if free, err := p.Free(t.Context()); free != 0 || err != nil {
 		t.Errorf("Free = %d, %v, want 0", free, err)
@@ -88,8 +82,7 @@ func TestGroupPoolHasRoomForItsDescription(t *testing.T) {
 
 // Snapshots and clones are refused with a reason, and leave nothing behind.
 func TestGroupPoolHasNoCopies(t *testing.T) {
-	host := lvm.New(gib)
-	p := openPool(t, configOf(t, host))
+	host, p := groupPool(t)
 	vol := mustCreate(t, p, "a", 16<<20)
 	_, err := p.CreateSnapshot(t.Context(), pool.NewSnapshot{Name: "s", Volume: vol.ID})
 	wantKind(t, "CreateSnapshot", err, fault.InvalidArgument)
@@ -130,7 +123,7 @@ func TestGroupPoolsThatAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			host := lvm.New(gib)
-			cfg := configOf(t, host)
+			cfg := host.Config(t)
 			t.Setenv("PATH", t.TempDir())
 			c.change(host, &cfg)
 			before := fmt.Sprint(host.Groups())
@@ -145,7 +138,7 @@ func TestGroupPoolsThatAreRefused(t *testing.T) {
 
 // L11: the refusal of a pool without a devices file names the command that makes one.
 func TestGroupPoolNeedsADevicesFile(t *testing.T) {
-	cfg := configOf(t, lvm.New(gib))
+	cfg := lvm.New(gib).Config(t)
 	cfg.LVMDir = t.TempDir()
 	_, err := Open(t.Context(), cfg)
 	wantReason(t, "open", err, fault.PoolUnusable)
@@ -157,7 +150,7 @@ func TestGroupPoolNeedsADevicesFile(t *testing.T) {
 // L11: another volume group of the same name is another pool.
 func TestGroupPoolIsTheOneThatItWas(t *testing.T) {
 	host := lvm.New(gib)
-	cfg := configOf(t, host)
+	cfg := host.Config(t)
 	p := openPool(t, cfg)
 	vol := mustCreate(t, p, "a", 16<<20)
 	openPool(t, cfg)
@@ -175,8 +168,7 @@ func TestGroupPoolIsTheOneThatItWas(t *testing.T) {
 }
 
 func TestGroupPoolLeavesForeignVolumesAlone(t *testing.T) {
-	host := lvm.New(gib)
-	p := openPool(t, configOf(t, host))
+	host, p := groupPool(t)
 	id := pool.NewID()
 	foreign := []*lvm.Volume{
 		{Name: "data", UUID: "f-1", Extents: []int{10}, Tags: []string{creatingTag}, Suspended: true},
@@ -205,8 +197,7 @@ func TestGroupPoolLeavesForeignVolumesAlone(t *testing.T) {
 
 // A missing disk stops the volumes on it, and no others.
 func TestGroupPoolWithoutOneOfItsDisks(t *testing.T) {
-	host := lvm.New(gib)
-	p := openPool(t, configOf(t, host))
+	host, p := groupPool(t)
 	there, lost := mustCreate(t, p, "there", 16<<20), mustCreate(t, p, "lost", 16<<20)
 	must(t, p.MarkWritten(t.Context(), there.ID))
 	must(t, p.Activate(t.Context(), lost.ID))
@@ -228,7 +219,7 @@ func TestGroupPoolWithoutOneOfItsDisks(t *testing.T) {
 // Examine refuses a volume group for what Open would refuse it for, and gives it no tag.
 func TestExamineOfAGroup(t *testing.T) {
 	host := lvm.New(gib)
-	cfg := configOf(t, host)
+	cfg := host.Config(t)
 	examined := func(what string, cfg pool.Config, want error) {
 		t.Helper()
 		if err := Examine(cfg); !errors.Is(err, want) {

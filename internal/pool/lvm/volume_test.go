@@ -16,7 +16,7 @@ import (
 func TestGroupSizesAreWholeExtents(t *testing.T) {
 	host := lvm.New(gib)
 	host.Groups()[0].Extent = 32 << 20
-	p := openPool(t, configOf(t, host))
+	p := openPool(t, host.Config(t))
 	if r := mustCreate(t, p, "a", 33<<20); r.Size != 64<<20 {
 		t.Errorf("the volume has %d bytes, want two extents", r.Size)
 	}
@@ -30,8 +30,7 @@ func TestGroupSizesAreWholeExtents(t *testing.T) {
 // L13: nobody sees what another had: all of a volume reads as zeros before anybody has its id, and all of a growth
 // before the volume's device has it.
 func TestGroupVolumesReadAsZeros(t *testing.T) {
-	host := lvm.New(gib)
-	p := openPool(t, configOf(t, host))
+	host, p := groupPool(t)
 	vol := mustCreate(t, p, "a", 600<<20)
 	lv := host.Volume(p.FileName(vol.ID))
 	if host.Shows(lv) {
@@ -75,8 +74,7 @@ func TestGroupVolumesReadAsZeros(t *testing.T) {
 }
 
 func TestGroupVolumeInUse(t *testing.T) {
-	host := lvm.New(gib)
-	p := openPool(t, configOf(t, host))
+	host, p := groupPool(t)
 	vol := mustCreate(t, p, "a", 16<<20)
 	lv := host.Volume(p.FileName(vol.ID))
 	if lv.Active {
@@ -102,8 +100,7 @@ func TestGroupVolumeInUse(t *testing.T) {
 // committed never comes to life: its extents may be another volume's. Where that cannot be mended, other volumes are
 // served.
 func TestGroupVolumeThatWasLeftSuspended(t *testing.T) {
-	host := lvm.New(gib)
-	p := openPool(t, configOf(t, host))
+	host, p := groupPool(t)
 	vol, other := mustCreate(t, p, "a", 16<<20), mustCreate(t, p, "b", 16<<20)
 	must(t, p.Activate(t.Context(), vol.ID))
 	lv := host.Volume(p.FileName(vol.ID))
@@ -131,8 +128,7 @@ func TestGroupVolumeThatWasLeftSuspended(t *testing.T) {
 
 // A look costs as much with many volumes as with none.
 func TestGroupVolumesAtRestAreLeftAlone(t *testing.T) {
-	host := lvm.New(gib)
-	p := openPool(t, configOf(t, host))
+	host, p := groupPool(t)
 	for n := range 4 {
 		mustCreate(t, p, strconv.Itoa(n), 16<<20)
 	}
@@ -147,8 +143,7 @@ func TestGroupVolumesAtRestAreLeftAlone(t *testing.T) {
 
 // What an operator has made of a volume goes neither with its delete nor in its growth.
 func TestGroupVolumeWithASnapshotOfAnOperator(t *testing.T) {
-	host := lvm.New(gib)
-	p := openPool(t, configOf(t, host))
+	host, p := groupPool(t)
 	vol := mustCreate(t, p, "a", 16<<20)
 	host.Volume(p.FileName(vol.ID)).Role = "public,origin,thickorigin"
 	before := len(host.Groups()[0].Volumes)
@@ -164,8 +159,7 @@ func TestGroupVolumeWithASnapshotOfAnOperator(t *testing.T) {
 
 // The space of a growth whose volume somebody has removed is in the list, and can be deleted.
 func TestGroupGrowthWithoutItsVolume(t *testing.T) {
-	host := lvm.New(gib)
-	p := openPool(t, configOf(t, host))
+	host, p := groupPool(t)
 	id, other := pool.NewID(), pool.NewID()
 	group := host.Groups()[0]
 	group.Volumes = append(group.Volumes,
@@ -185,7 +179,7 @@ func TestGroupGrowthWithoutItsVolume(t *testing.T) {
 
 func TestGroupRecordsKeepWhatTheyAreGiven(t *testing.T) {
 	host := lvm.New(gib)
-	cfg := configOf(t, host)
+	cfg := host.Config(t)
 	p := openPool(t, cfg)
 	tags := []pool.Pair{{Name: "a~b+c:d", Value: ""}, {Name: "claim", Value: "twice"}, {Name: "claim", Value: "ä b,c=\"d\"\n"}, {Name: "long", Value: strings.Repeat("x", 900)}}
 	want, err := p.Create(t.Context(), pool.NewVolume{Name: "näme, with a comma: 100 %", Size: 16 << 20, Tags: tags})

@@ -255,9 +255,8 @@ func TestMissingPoolStopsNoOther(t *testing.T) {
 // groupOf is that of the pool "group" on the volume group of a host.
 func groupOf(t *testing.T, host *lvm.Host) pool.Config {
 	t.Helper()
-	cfg := pool.Config{Name: "group", Dir: "lvm:vg", Node: "n1", LockDir: t.TempDir(), LVMDir: t.TempDir(), LVM: host}
-	must(t, os.Mkdir(filepath.Join(cfg.LVMDir, "devices"), 0o755))
-	must(t, os.WriteFile(filepath.Join(cfg.LVMDir, "devices", "cloudblock-vg"), nil, 0o644))
+	cfg := host.Config(t)
+	cfg.Name = "group"
 	return cfg
 }
 

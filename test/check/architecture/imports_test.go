@@ -138,15 +138,12 @@ func TestImportRules(t *testing.T) {
 // TestOnlyTestsImportTestPackages: the conformance suite and the reference backend never reach a
 // program.
 func TestOnlyTestsImportTestPackages(t *testing.T) {
-	for _, program := range []string{"./cmd/controller", "./cmd/node"} {
-		for _, pkg := range list(t, "-deps", program) {
-			for _, banned := range forTests {
-				if pkg.ImportPath == module+"/internal/"+banned || strings.HasPrefix(pkg.ImportPath, module+"/test/") {
-					t.Errorf("%s links %s", program, pkg.ImportPath)
-				}
-			}
-		}
+	banned := []string{module + "/test/"}
+	for _, path := range forTests {
+		banned = append(banned, module+"/internal/"+path)
 	}
+	linksNone(t, "./cmd/controller", banned)
+	linksNone(t, "./cmd/node", banned)
 }
 
 // TestNodeIsSmall: the node program links nothing of the clouds, no SDK and no Kubernetes client.
@@ -162,20 +159,20 @@ func TestNodeIsSmall(t *testing.T) {
 	if len(banned) < 4+len(sdks) {
 		t.Fatalf("only %q are banned: a backend has no SDK", banned)
 	}
-	for _, pkg := range list(t, "-deps", "./cmd/node") {
-		for _, prefix := range banned {
-			if strings.HasPrefix(pkg.ImportPath, prefix) {
-				t.Errorf("cmd/node links %s", pkg.ImportPath)
-			}
-		}
-	}
+	linksNone(t, "./cmd/node", banned)
 }
 
 // TestControllerMountsNothing: the controller links no mount code.
 func TestControllerMountsNothing(t *testing.T) {
-	for _, pkg := range list(t, "-deps", "./cmd/controller") {
-		if pkg.ImportPath == mountUtils || strings.HasPrefix(pkg.ImportPath, module+"/internal/mounter") {
-			t.Errorf("cmd/controller links %s", pkg.ImportPath)
+	linksNone(t, "./cmd/controller", []string{mountUtils, module + "/internal/mounter"})
+}
+
+// linksNone: no package that a program links begins with one of the banned paths.
+func linksNone(t *testing.T, program string, banned []string) {
+	t.Helper()
+	for _, pkg := range list(t, "-deps", program) {
+		if slices.ContainsFunc(banned, func(path string) bool { return strings.HasPrefix(pkg.ImportPath, path) }) {
+			t.Errorf("%s links %s", program, pkg.ImportPath)
 		}
 	}
 }

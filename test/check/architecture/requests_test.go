@@ -1,12 +1,15 @@
 package architecture_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 // generic are the requests that no typed call of a cloud's SDK makes: how often its generic request is used. Each is explained in
@@ -28,23 +31,12 @@ func TestRequestsAreCallsOfTheSDK(t *testing.T) {
 			continue
 		}
 		found, calls := 0, 0
-		files, err := filepath.Glob(filepath.Join("../../..", "internal", "cloud", name, "*.go"))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %v, %v", name, files, err)
-		}
-		for _, file := range files {
-			if strings.HasSuffix(file, "_test.go") {
-				continue
-			}
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, request := range byHand.FindAllString(string(text), -1) {
+		for file, text := range backend(t, name, false) {
+			for _, request := range byHand.FindAllString(text, -1) {
 				t.Errorf("%s: %q is a request that no call of the SDK makes", file, request)
 			}
-			found += len(byName.FindAll(text, -1))
-			calls += len(typed.FindAll(text, -1))
+			found += len(byName.FindAllString(text, -1))
+			calls += len(typed.FindAllString(text, -1))
 		}
 		if found != want {
 			t.Errorf("%s makes %d generic requests, want %d", name, found, want)
@@ -53,4 +45,35 @@ func TestRequestsAreCallsOfTheSDK(t *testing.T) {
 			t.Errorf("%s makes %d calls of its SDK", name, calls)
 		}
 	}
+}
+
+// TestEachCloudRunsTheWholeSuite: each cloud behind an API is checked by the whole suite of internal/cloud/cloudtest.
+func TestEachCloudRunsTheWholeSuite(t *testing.T) {
+	for name := range sdks {
+		tests := strings.Join(slices.Collect(maps.Values(backend(t, name, true))), "")
+		for _, call := range []string{"cloudtest.Run(t, ", ".InStack(", ".Kill(t)", ".Race(t)", ".Waited(t)", ".Faults(t)"} {
+			if !strings.Contains(tests, call) {
+				t.Errorf("no test of internal/cloud/%s has %s", name, call)
+			}
+		}
+	}
+}
+
+// backend returns the source of a cloud's backend by file: that of its tests, or all else.
+func backend(t *testing.T, name string, tests bool) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("../../..", "internal", "cloud", name, "*.go"))
+	expect.NoError(t, err)
+	source := map[string]string{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") == tests {
+			text, err := os.ReadFile(file)
+			expect.NoError(t, err)
+			source[file] = string(text)
+		}
+	}
+	if len(source) == 0 {
+		t.Fatalf("%s has only the files %q", name, files)
+	}
+	return source
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 var (
@@ -33,18 +35,11 @@ func TestEveryFlagIsInTheReference(t *testing.T) {
 func flagsOf(t *testing.T) map[string][]string {
 	t.Helper()
 	bin := t.TempDir()
-	compile := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./cmd/controller", "./cmd/node")
-	compile.Dir = root
-	if out, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	expect.Run(t, "go", "-C", root, "build", "-o", bin, "./cmd/controller", "./cmd/node")
 	flags := map[string][]string{}
 	for _, program := range []string{filepath.Join(bin, "controller"), filepath.Join(bin, "node")} {
-		help, err := exec.CommandContext(t.Context(), program, "--help").CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s --help: %v\n%s", program, err, help)
-		}
-		for _, found := range flagLine.FindAllStringSubmatch(string(help), -1) {
+		help := expect.Run(t, program, "--help")
+		for _, found := range flagLine.FindAllStringSubmatch(help, -1) {
 			flags[program] = append(flags[program], found[1])
 		}
 		if len(flags[program]) < 10 {

@@ -15,7 +15,7 @@ var jobLine = regexp.MustCompile(`(?m)^  ([a-z0-9-]+):\n`)
 // jobs returns the text of each job of a workflow.
 func jobs(t *testing.T, workflow string) map[string]string {
 	t.Helper()
-	_, text, found := strings.Cut(read(t, filepath.Join(root, ".github/workflows", workflow)), "\njobs:\n")
+	_, text, found := strings.Cut(workflows(t)[workflow], "\njobs:\n")
 	if !found {
 		t.Fatalf("%s has no jobs", workflow)
 	}
@@ -97,14 +97,9 @@ func TestSignaturesAreByDigest(t *testing.T) {
 // TestWorkflows: runs of the branch main are not cancelled, what compiles uses the cache of all go.sum or says why not, also as root,
 // and no change reaches a real account.
 func TestWorkflows(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yaml"))
-	if err != nil || len(files) < 5 {
-		t.Fatalf("workflows: %q, %v", files, err)
-	}
 	cancel := regexp.MustCompile(`cancel-in-progress: (.*)`)
 	goStep := regexp.MustCompile(`uses: actions/setup-go@.*\n\s+with:\n\s+go-version-file: go.mod\n\s+(.*)\n`)
-	for _, file := range files {
-		name, text := filepath.Base(file), read(t, file)
+	for name, text := range workflows(t) {
 		if c := cancel.FindStringSubmatch(text); c != nil && c[1] != "${{ github.event_name == 'pull_request' }}" {
 			t.Errorf("%s cancels if %s", name, c[1])
 		}

@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -22,26 +21,17 @@ var (
 // What the workflows do runs on any machine: each step is a make target that exists. The one other step finds out
 // whether there is an account. Actions are pinned by commit, since a tag can be moved.
 func TestWorkflowsCallMakeTargets(t *testing.T) {
-	makefile, err := os.ReadFile("../../../Makefile")
-	must(t, err)
 	var targets []string
-	for _, m := range target.FindAllStringSubmatch(string(makefile), -1) {
+	for _, m := range target.FindAllStringSubmatch(read(t, filepath.Join(root, "Makefile")), -1) {
 		targets = append(targets, m[1])
 	}
-	files, err := filepath.Glob("../../../.github/workflows/*.yaml")
-	if err != nil || len(files) < 3 {
-		t.Fatalf("workflows: %q, %v", files, err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		must(t, err)
-		name := filepath.Base(file)
-		for _, m := range usesLine.FindAllStringSubmatch(string(text), -1) {
+	for name, text := range workflows(t) {
+		for _, m := range usesLine.FindAllStringSubmatch(text, -1) {
 			if !pinned.MatchString(m[1]) {
 				t.Errorf("%s uses %s, want a full commit and its version", name, m[1])
 			}
 		}
-		for _, line := range runLine.FindAllString(string(text), -1) {
+		for _, line := range runLine.FindAllString(text, -1) {
 			m := makeLine.FindStringSubmatch(line)
 			if m == nil {
 				if name != "e2e.yaml" || strings.TrimSpace(line) != "run: |" {
@@ -49,13 +39,27 @@ func TestWorkflowsCallMakeTargets(t *testing.T) {
 				}
 				continue
 			}
-			for _, word := range wordsOf(t, m[1], string(text)) {
+			for _, word := range wordsOf(t, m[1], text) {
 				if !slices.Contains(targets, word) {
 					t.Errorf("%s makes %s, which the Makefile does not have", name, word)
 				}
 			}
 		}
 	}
+}
+
+// workflows are the texts of all workflows by the names of their files.
+func workflows(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yaml"))
+	if err != nil || len(files) < 5 {
+		t.Fatalf("workflows: %q, %v", files, err)
+	}
+	texts := map[string]string{}
+	for _, file := range files {
+		texts[filepath.Base(file)] = read(t, file)
+	}
+	return texts
 }
 
 // TestTheWorkflowsRunEachCloud: the emulated runs are of each cloud that can be installed, the clusters also of local.
@@ -67,7 +71,7 @@ func TestTheWorkflowsRunEachCloud(t *testing.T) {
 		workflow, matrix string
 		want             []string
 	}{{"e2e.yaml", "cloud", clouds}, {"nightly.yaml", "backend", all}} {
-		m := regexp.MustCompile(`(?m)^\s*` + of.matrix + `: \[(.*)\]$`).FindStringSubmatch(read(t, filepath.Join(root, ".github/workflows", of.workflow)))
+		m := regexp.MustCompile(`(?m)^\s*` + of.matrix + `: \[(.*)\]$`).FindStringSubmatch(workflows(t)[of.workflow])
 		if m == nil || !slices.Equal(strings.Split(m[1], ", "), of.want) {
 			t.Errorf("%s runs %q, want %q", of.workflow, m, of.want)
 		}

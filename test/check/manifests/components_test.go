@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 // otherKubelet is where the kubelet is in the combinations with the component kubelet-dir.
@@ -94,12 +96,7 @@ func TestLVM(t *testing.T) {
 			t.Errorf("container %s runs %v, want %v", c.Name, c.Command, want)
 		}
 		for _, path := range []string{"/dev", "/etc/lvm", "/run/lock/lvm", "/run/lvm", "/run/cloudblock-csi"} {
-			shared := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
-				return m.MountPath == path && slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
-					return v.Name == m.Name && v.HostPath != nil && v.HostPath.Path == path
-				})
-			})
-			if !shared {
+			if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == path && nodesFolder(pod, m.Name) == path }) {
 				t.Errorf("container %s has not the node's %s", c.Name, path)
 			}
 		}
@@ -201,34 +198,26 @@ var newer = map[string]struct{ overlay, lacks string }{
 // TestTheOldestKubernetesTakesThem: every overlay and combination, but for the components that need a newer one.
 func TestTheOldestKubernetesTakesThem(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "oldest")
-	compile := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
-	compile.Dir = "oldest"
-	if out, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("build the oldest API: %v\n%s", err, out)
-	}
-	check := func(name string, manifests []byte) {
+	expect.Run(t, "go", "-C", "oldest", "build", "-o", program, ".")
+	check := func(name string, manifests []byte, lacks string) {
 		cmd := exec.CommandContext(t.Context(), program)
 		cmd.Stdin = bytes.NewReader(manifests)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", name, err, out)
+		if out, err := cmd.CombinedOutput(); (err == nil) != (lacks == "") || !strings.Contains(string(out), lacks) {
+			t.Errorf("%s: %v, want that it lacks %q\n%s", name, err, lacks, out)
 		}
 	}
 	for name, dir := range sets() {
-		check(name, render(t, dir))
+		check(name, render(t, dir), "")
 	}
 	for _, c := range combinations(t) {
 		c.components = slices.DeleteFunc(c.components, func(name string) bool { return newer[name].overlay != "" })
-		check(c.name(), c.render(t))
+		check(c.name(), c.render(t), "")
 	}
 	if t.Failed() {
 		return
 	}
 	for name, is := range newer {
-		cmd := exec.CommandContext(t.Context(), program)
-		cmd.Stdin = bytes.NewReader(combination{is.overlay, []string{name}}.render(t))
-		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), is.lacks) {
-			t.Errorf("the component %s, which needs a newer one: %v\n%s", name, err, out)
-		}
+		check("the component "+name+", which needs a newer one", combination{is.overlay, []string{name}}.render(t), is.lacks)
 	}
 }
 

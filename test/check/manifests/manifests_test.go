@@ -10,6 +10,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -247,11 +248,23 @@ func objectsIn(t *testing.T, text []byte) iter.Seq2[metav1.PartialObjectMetadata
 	}
 }
 
-// checkAccount: the token of an account is mounted only where a container needs it.
-func checkAccount(t *testing.T, document []byte) {
+// checkAccount: an example's account may do what the rules say, by the kind of the role, and its token is mounted only where a container
+// needs it. A role of the cluster has all fields of one of a namespace.
+func checkAccount(t *testing.T, kind string, document []byte, account rbacv1.Subject, rights map[string][]rbacv1.PolicyRule) {
 	t.Helper()
-	if a := read[corev1.ServiceAccount](t, document); a.AutomountServiceAccountToken == nil || *a.AutomountServiceAccountToken {
-		t.Errorf("the account's token is mounted everywhere: %+v", a)
+	switch kind {
+	case "ServiceAccount":
+		if a := read[corev1.ServiceAccount](t, document); a.AutomountServiceAccountToken == nil || *a.AutomountServiceAccountToken {
+			t.Errorf("the account's token is mounted everywhere: %+v", a)
+		}
+	case "Role", "ClusterRole":
+		if got := read[rbacv1.ClusterRole](t, document).Rules; !reflect.DeepEqual(got, rights[kind]) {
+			t.Errorf("by the %s %s may %+v, want %+v", kind, account.Name, got, rights[kind])
+		}
+	case "RoleBinding", "ClusterRoleBinding":
+		if b := read[rbacv1.ClusterRoleBinding](t, document); !slices.Equal(b.Subjects, []rbacv1.Subject{account}) || b.RoleRef.Name != b.Name {
+			t.Errorf("the rights of %s go to %+v", account.Name, b)
+		}
 	}
 }
 

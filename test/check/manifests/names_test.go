@@ -16,6 +16,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/driver"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/profile"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 func TestNamesAreTheDrivers(t *testing.T) {
@@ -27,24 +28,13 @@ func TestNamesAreTheDrivers(t *testing.T) {
 		names, err := driver.NewNames(cloud, is.Scope, "", nil)
 		must(t, err)
 		o := parse(t, render(t, sets()[cloud]))
-		if len(o.drivers) != 1 || o.drivers[0].Name != names.Driver {
-			t.Fatalf("%s: CSIDriver objects %v, want one, %s", cloud, o.drivers, names.Driver)
-		}
+		checkName(t, o, names.Driver)
 		if len(o.classes) == 0 {
 			t.Errorf("%s has no StorageClass", cloud)
 		}
 		for _, c := range o.classes {
-			if c.Provisioner != names.Driver {
-				t.Errorf("%s: StorageClass %s is of %s", cloud, c.Name, c.Provisioner)
-			}
 			checkClass(t, c)
 		}
-		for _, c := range o.snapshotClasses {
-			if c.Driver != names.Driver {
-				t.Errorf("%s: VolumeSnapshotClass %s is of %s", cloud, c.Metadata.Name, c.Driver)
-			}
-		}
-		checkSocket(t, "/var/lib/kubelet", names.Driver, o.pods["DaemonSet/cloudblock-node"])
 		if want := "cloudblock-" + cloud; !o.namespaces[want] || len(o.namespaces) != 1 {
 			t.Errorf("%s: namespaces %v, want its own, %s", cloud, o.namespaces, want)
 		}
@@ -61,6 +51,25 @@ func TestSELinuxMountIsNotAdvertised(t *testing.T) {
 			}
 		}
 	})
+}
+
+// checkName: everything that has the driver's name has this one.
+func checkName(t *testing.T, o objects, name string) {
+	t.Helper()
+	if len(o.drivers) != 1 || o.drivers[0].Name != name {
+		t.Fatalf("CSIDriver objects %+v, want one, %s", o.drivers, name)
+	}
+	for _, c := range o.classes {
+		if c.Provisioner != name {
+			t.Errorf("StorageClass %s is of %s, want %s", c.Name, c.Provisioner, name)
+		}
+	}
+	for _, c := range o.snapshotClasses {
+		if c.Driver != name {
+			t.Errorf("VolumeSnapshotClass %s is of %s, want %s", c.Metadata.Name, c.Driver, name)
+		}
+	}
+	checkSocket(t, "/var/lib/kubelet", name, o.pods["DaemonSet/cloudblock-node"])
 }
 
 // checkClass: a volume that is made before its pod is placed may be out of the pod's reach, and a class
@@ -82,10 +91,8 @@ func checkClass(t *testing.T, c storagev1.StorageClass) {
 func checkSocket(t *testing.T, kubelet, name string, pod corev1.PodSpec) {
 	t.Helper()
 	dir := kubelet + "/plugins/" + name
-	if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
-		return v.Name == "plugin-dir" && v.HostPath != nil && v.HostPath.Path == dir
-	}) {
-		t.Errorf("the socket's folder is not %s", dir)
+	if got := nodesFolder(pod, "plugin-dir"); got != dir {
+		t.Errorf("the socket's folder is %q, want %s", got, dir)
 	}
 	for _, c := range pod.Containers {
 		if c.Name != "node-driver-registrar" {
@@ -140,13 +147,7 @@ func TestTheProgramsTakeTheirArguments(t *testing.T) {
 func programs(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
-	for _, program := range []string{"controller", "node"} {
-		compile := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, program), "./cmd/"+program)
-		compile.Dir = "../../.."
-		if out, err := compile.CombinedOutput(); err != nil {
-			t.Fatalf("build cmd/%s: %v\n%s", program, err, out)
-		}
-	}
+	expect.Run(t, "go", "-C", "../../..", "build", "-o", bin, "./cmd/controller", "./cmd/node")
 	return bin
 }
 

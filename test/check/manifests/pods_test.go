@@ -132,14 +132,20 @@ func checkUser(pod corev1.PodSpec, c corev1.Container) error {
 		}
 		return nil
 	}
-	for _, m := range c.VolumeMounts {
-		for _, v := range pod.Volumes {
-			if v.Name == m.Name && v.HostPath != nil {
-				return nil
-			}
+	if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return nodesFolder(pod, m.Name) != "" }) {
+		return fmt.Errorf("root although it reaches no folder of the node")
+	}
+	return nil
+}
+
+// nodesFolder returns the folder of the node that a volume of a pod is; "" if it is none.
+func nodesFolder(pod corev1.PodSpec, volume string) string {
+	for _, v := range pod.Volumes {
+		if v.Name == volume && v.HostPath != nil {
+			return v.HostPath.Path
 		}
 	}
-	return fmt.Errorf("root although it reaches no folder of the node")
+	return ""
 }
 
 // docs/contributing/decisions/deployment.md, 15
@@ -210,9 +216,7 @@ func TestOnlyTheNodeProgramOfLocalHasTheNodesSys(t *testing.T) {
 // writesNodesSys reports whether a container has the node's /sys at /sys, writable.
 func writesNodesSys(pod corev1.PodSpec, c corev1.Container) bool {
 	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
-		return m.MountPath == "/sys" && !m.ReadOnly && m.SubPath == "" && slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
-			return v.Name == m.Name && v.HostPath != nil && v.HostPath.Path == "/sys"
-		})
+		return m.MountPath == "/sys" && !m.ReadOnly && m.SubPath == "" && nodesFolder(pod, m.Name) == "/sys"
 	})
 }
 

@@ -96,6 +96,14 @@ func (b boundTo) refusals(t *testing.T, op admission.Operation, object, old runt
 	return said
 }
 
+// check fails the test unless the policies refuse the change, or admit it.
+func (b boundTo) check(t *testing.T, op admission.Operation, object, old runtime.Object, refused bool) {
+	t.Helper()
+	if said := b.refusals(t, op, object, old); (len(said) > 0) != refused {
+		t.Errorf("%s is refused with %q, want a refusal: %t", op, said, refused)
+	}
+}
+
 func kindOf(t *testing.T, objects ...runtime.Object) (schema.GroupVersionKind, schema.GroupVersionResource) {
 	t.Helper()
 	for _, o := range objects {

@@ -30,7 +30,7 @@ func TestSecondPoolOfTheDocument(t *testing.T) {
 			t.Errorf("mounts of %s: %v, want %s", c.Name, c.VolumeMounts, folder)
 		}
 	}
-	if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "fast" && v.HostPath.Path == folder }) {
+	if nodesFolder(pod, "fast") != folder {
 		t.Errorf("volumes: %v, want %s", pod.Volumes, folder)
 	}
 	for _, c := range all[1].objects(t).pods["DaemonSet/cloudblock-node"].Containers {

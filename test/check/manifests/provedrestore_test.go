@@ -19,37 +19,21 @@ import (
 // provedRestore reads the example. Its account may do what the page says, in its namespace, and get and change the contents of snapshots.
 func provedRestore(t *testing.T) (pod corev1.PodSpec) {
 	t.Helper()
-	account := []rbacv1.Subject{{Kind: "ServiceAccount", Name: "cloudblock-proved-restore", Namespace: "cloudblock-examples"}}
+	account := rbacv1.Subject{Kind: "ServiceAccount", Name: "cloudblock-proved-restore", Namespace: "cloudblock-examples"}
+	rights := map[string][]rbacv1.PolicyRule{
+		"Role": {
+			{APIGroups: []string{"snapshot.storage.k8s.io"}, Resources: []string{"volumesnapshots"}, Verbs: []string{"list"}},
+			{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"create", "get", "list", "watch"}},
+			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
+			{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}},
+		},
+		"ClusterRole": {{APIGroups: []string{"snapshot.storage.k8s.io"}, Resources: []string{"volumesnapshotcontents"}, Verbs: []string{"get", "patch"}}},
+	}
 	var kinds []string
 	for head, document := range objectsIn(t, example(t, "proved-restore.yaml")) {
 		kinds = append(kinds, head.Kind)
-		switch head.Kind {
-		case "ServiceAccount":
-			checkAccount(t, document)
-		case "Role":
-			want := []rbacv1.PolicyRule{
-				{APIGroups: []string{"snapshot.storage.k8s.io"}, Resources: []string{"volumesnapshots"}, Verbs: []string{"list"}},
-				{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"create", "get", "list", "watch"}},
-				{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
-				{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}},
-			}
-			if r := read[rbacv1.Role](t, document); !reflect.DeepEqual(r.Rules, want) {
-				t.Errorf("in its namespace it may %+v, want %+v", r.Rules, want)
-			}
-		case "ClusterRole":
-			want := []rbacv1.PolicyRule{{APIGroups: []string{"snapshot.storage.k8s.io"}, Resources: []string{"volumesnapshotcontents"}, Verbs: []string{"get", "patch"}}}
-			if r := read[rbacv1.ClusterRole](t, document); !reflect.DeepEqual(r.Rules, want) {
-				t.Errorf("in the cluster it may %+v, want %+v", r.Rules, want)
-			}
-		case "RoleBinding":
-			if b := read[rbacv1.RoleBinding](t, document); !reflect.DeepEqual(b.Subjects, account) || b.RoleRef.Name != b.Name {
-				t.Errorf("the rights go to %+v", b)
-			}
-		case "ClusterRoleBinding":
-			if b := read[rbacv1.ClusterRoleBinding](t, document); !reflect.DeepEqual(b.Subjects, account) || b.RoleRef.Name != b.Name {
-				t.Errorf("the rights go to %+v", b)
-			}
-		case "CronJob":
+		checkAccount(t, head.Kind, document, account, rights)
+		if head.Kind == "CronJob" {
 			pod = read[batchv1.CronJob](t, document).Spec.JobTemplate.Spec.Template.Spec
 		}
 	}

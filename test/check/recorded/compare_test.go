@@ -1,15 +1,14 @@
 package recorded_test
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"reflect"
 	"slices"
 
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/recorded"
 )
 
@@ -29,13 +28,6 @@ const (
 
 func (d difference) String() string { return d.Where + " " + d.What }
 
-// answer is what a server answered.
-type answer struct {
-	status int
-	header http.Header
-	body   []byte
-}
-
 // headers are compared as they are.
 var headers = []string{"Content-Type", "X-Accepted-Oauth-Scopes", "X-Oauth-Scopes"}
 
@@ -47,28 +39,27 @@ var times = []string{"created", "updated"}
 
 // compare returns the differences between a recorded answer and that of a server whose volumes have other ids; recordedID maps these
 // to the recorded ones.
-func compare(want recorded.Exchange, got answer, recordedID func(int) int) []difference {
+func compare(want recorded.Exchange, got expect.Answer, recordedID func(int) int) []difference {
 	var all []difference
 	note := func(where, format string, args ...any) {
 		all = append(all, difference{where, fmt.Sprintf(format, args...)})
 	}
-	if got.status != want.Status {
-		note("status", "is %d, want %d", got.status, want.Status)
+	if got.Status != want.Status {
+		note("status", "is %d, want %d", got.Status, want.Status)
 	}
 	for _, name := range headers {
-		if is, was := got.header.Get(name), want.Header.Get(name); is != was {
+		if is, was := got.Header.Get(name), want.Header.Get(name); is != was {
 			note(name, "is %q, want %q", is, was)
 		}
 	}
-	if is, was := got.header.Get(limitHeader) != "", want.Header.Get(limitHeader) != ""; is != was {
+	if is, was := got.Header.Get(limitHeader) != "", want.Header.Get(limitHeader) != ""; is != was {
 		note(limitHeader, "is there: %t, want %t", is, was)
 	}
 	var was, is any
 	if err := json.Unmarshal(want.Answer, &was); err != nil {
 		note("recording", "is no JSON: %v", err)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(got.body))
-	if err := decoder.Decode(&is); err != nil {
+	if err := json.Unmarshal([]byte(got.Body), &is); err != nil {
 		note("body", "is no JSON: %v", err)
 	}
 	c := comparison{note: note, recordedID: recordedID}

@@ -1,8 +1,8 @@
 package recorded_test
 
 import (
-	"bytes"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -26,16 +26,14 @@ func changed(change func(header http.Header, body map[string]any)) func(*testing
 			if err := json.Unmarshal(kept.Body.Bytes(), &body); err != nil {
 				t.Errorf("%s %s: %v", r.Method, r.URL.Path, err)
 			}
-			for name, values := range kept.Header() {
-				w.Header()[name] = values
-			}
+			maps.Copy(w.Header(), kept.Header())
 			change(w.Header(), body)
 			text, err := json.Marshal(body)
 			if err != nil {
 				t.Errorf("%s %s: %v", r.Method, r.URL.Path, err)
 			}
 			w.WriteHeader(kept.Code)
-			_, _ = bytes.NewReader(text).WriteTo(w)
+			_, _ = w.Write(text)
 		}))
 		t.Cleanup(server.Close)
 		return server.URL

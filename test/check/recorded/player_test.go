@@ -157,7 +157,7 @@ func (p *player) recordedID(id int) int {
 }
 
 // play sends a request of the recording, and keeps the id of the volume that it makes.
-func (p *player) play(e recorded.Exchange) answer {
+func (p *player) play(e recorded.Exchange) expect.Answer {
 	p.t.Helper()
 	shown := volumesIn(p.t, e.Answer)
 	if match := linodePath.FindStringSubmatch(e.Path); match != nil {
@@ -169,9 +169,9 @@ func (p *player) play(e recorded.Exchange) answer {
 		p.account.Finish()
 	}
 	got := p.send(e.Method, p.path(e), e.Filter, e.Body)
-	if len(shown) == 1 && e.Method == http.MethodPost && got.status == http.StatusOK {
+	if len(shown) == 1 && e.Method == http.MethodPost && got.Status == http.StatusOK {
 		var made struct{ ID int }
-		if err := json.Unmarshal(got.body, &made); err == nil && p.recordedID(made.ID) == made.ID {
+		if err := json.Unmarshal([]byte(got.Body), &made); err == nil && p.recordedID(made.ID) == made.ID {
 			p.ids[shown[0].ID] = made.ID
 		}
 	}
@@ -179,12 +179,12 @@ func (p *player) play(e recorded.Exchange) answer {
 }
 
 // send sends a request with the account's token.
-func (p *player) send(method, path string, filter *string, body []byte) answer {
+func (p *player) send(method, path string, filter *string, body []byte) expect.Answer {
 	p.t.Helper()
 	return p.sendAs(p.account.Token, method, path, filter, body)
 }
 
-func (p *player) sendAs(token, method, path string, filter *string, body []byte) answer {
+func (p *player) sendAs(token, method, path string, filter *string, body []byte) expect.Answer {
 	p.t.Helper()
 	if string(body) == "null" {
 		body = nil
@@ -193,6 +193,5 @@ func (p *player) sendAs(token, method, path string, filter *string, body []byte)
 	if filter != nil {
 		header = append(header, "X-Filter", *filter)
 	}
-	got := expect.Fetch(p.t, method, p.url+path, string(body), header...)
-	return answer{got.Status, got.Header, []byte(got.Body)}
+	return expect.Fetch(p.t, method, p.url+path, string(body), header...)
 }

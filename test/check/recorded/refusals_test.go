@@ -8,6 +8,7 @@ import (
 
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/rest"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/recorded"
 )
 
@@ -17,29 +18,29 @@ import (
 type situation struct {
 	// reason is in the recorded answer.
 	reason string
-	bring  func(p *player) answer
+	bring  func(p *player) expect.Answer
 }
 
 var situations = []situation{
-	{"Not found", func(p *player) answer { return p.send("GET", "/v4beta/volumes/7", nil, nil) }},
-	{"Cannot filter on foo", func(p *player) answer {
+	{"Not found", func(p *player) expect.Answer { return p.send("GET", "/v4beta/volumes/7", nil, nil) }},
+	{"Cannot filter on foo", func(p *player) expect.Answer {
 		filter := `{"foo":"bar"}`
 		return p.send("GET", "/v4beta/volumes?page=1", &filter, nil)
 	}},
-	{"Linode busy.", func(p *player) answer {
+	{"Linode busy.", func(p *player) expect.Answer {
 		p.account.AddLinode(emulator.Linode{ID: 8, Status: "booting"})
 		p.addVolume(volume{ID: 7, Label: "vol", Region: emulator.DefaultRegion, Size: 10})
 		return p.send("POST", "/v4beta/volumes/7/attach", nil, []byte(`{"linode_id": 8}`))
 	}},
-	{"region is not valid", func(p *player) answer {
+	{"region is not valid", func(p *player) expect.Answer {
 		return p.send("POST", "/v4beta/volumes", nil, []byte(`{"label": "vol", "region": "moon"}`))
 	}},
-	{"Too many requests", func(p *player) answer {
+	{"Too many requests", func(p *player) expect.Answer {
 		p.account.SetLimits(rest.Limit{Requests: 1, Window: emulator.RealLimits()[0].Window})
 		p.send("GET", "/v4beta/volumes", nil, nil)
 		return p.send("GET", "/v4beta/volumes", nil, nil)
 	}},
-	{"Invalid Token", func(p *player) answer { return p.sendAs("another", "GET", "/v4beta/volumes", nil, nil) }},
+	{"Invalid Token", func(p *player) expect.Answer { return p.sendAs("another", "GET", "/v4beta/volumes", nil, nil) }},
 }
 
 // notServed are the routes of the other refusals, which the emulator does not serve.

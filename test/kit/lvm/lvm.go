@@ -6,9 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"testing"
+
+	"github.com/cloudblock-csi/cloudblock-csi/internal/pool"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 // ErrKilled is what a command returns after Kill.
@@ -55,6 +61,15 @@ func New(size int64) *Host {
 	h := &Host{left: -1}
 	h.Add("vg", size)
 	return h
+}
+
+// Config is that of a pool on the volume group vg of the machine, which has a devices file.
+func (h *Host) Config(t testing.TB) pool.Config {
+	t.Helper()
+	cfg := pool.Config{Dir: "lvm:vg", Node: "n1", LockDir: t.TempDir(), LVMDir: t.TempDir(), LVM: h}
+	devices := filepath.Join(cfg.LVMDir, "devices")
+	expect.NoError(t, errors.Join(os.Mkdir(devices, 0o755), os.WriteFile(filepath.Join(devices, "cloudblock-vg"), nil, 0o644)))
+	return cfg
 }
 
 // Add adds an empty volume group.

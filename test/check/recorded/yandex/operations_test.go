@@ -39,7 +39,7 @@ func (s shown) strip(op *operation.Operation) {
 	}
 }
 
-var timed = shown{created: true, modified: true}
+var timed, everything = shown{created: true, modified: true}, shown{metadata: true, created: true, modified: true}
 
 // sequences are what operations show in the answer that begins them, while they run, and when they are done. The last is made up.
 var sequences = map[string]struct{ answered, running, done shown }{
@@ -50,13 +50,11 @@ var sequences = map[string]struct{ answered, running, done shown }{
 	// compat/.../search_api/cassettes/test_web/test_web_search_simple_deferred_run
 	"done within the second in which it began": {timed, timed, shown{created: true, modified: true, instant: true}},
 	// tests/batch/cassettes/test_completions/test_simple_run, of the validation of a dataset
-	"metadata when it is done": {timed, timed, shown{metadata: true, created: true, modified: true}},
+	"metadata when it is done": {timed, timed, everything},
 	// compat/.../batch/cassettes/test_batch/test_batch_list, of the same
-	"metadata while it runs": {timed, shown{metadata: true, created: true, modified: true}, shown{metadata: true, created: true, modified: true}},
+	"metadata while it runs": {timed, everything, everything},
 	// compat/.../tuning/cassettes/test_text_embeddings/test_tuning_embeddings[triplet]
-	"metadata from its start": {
-		shown{metadata: true, created: true, modified: true}, shown{metadata: true, created: true, modified: true}, shown{metadata: true, created: true, modified: true},
-	},
+	"metadata from its start":            {everything, everything, everything},
 	"in no recording: modified_at alone": {shown{metadata: true}, shown{metadata: true, modified: true}, shown{metadata: true, modified: true}},
 }
 

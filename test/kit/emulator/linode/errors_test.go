@@ -9,6 +9,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/linode"
+	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
 // account is what a row of the table of refusals has: a volume and a Linode.
@@ -55,17 +56,6 @@ func (a account) clone(label string) error {
 	return err
 }
 
-// last returns the last step's error; every step before it must succeed.
-func (a account) last(steps ...error) error {
-	a.t.Helper()
-	for _, err := range steps[:len(steps)-1] {
-		if err != nil {
-			a.t.Fatal(err)
-		}
-	}
-	return steps[len(steps)-1]
-}
-
 type refusalRow struct {
 	name   string
 	rules  emulator.Rules
@@ -92,7 +82,10 @@ func TestRefusals(t *testing.T) {
 func volumeRefusals() []refusalRow {
 	none := emulator.Rules{}
 	return []refusalRow{
-		{"deleting twice is not found", none, func(a account) error { return a.last(a.delete(), a.delete()) }, 404, "Not found"},
+		{"deleting twice is not found", none, func(a account) error {
+			expect.NoError(a.t, a.delete())
+			return a.delete()
+		}, 404, "Not found"},
 		{"a volume does not shrink", none, func(a account) error { return a.resize(10) }, 400, "[size]"},
 		{"a volume does not grow beyond the limit", none, func(a account) error { return a.resize(16385) }, 400, "[size] Must be 10-"},
 		{"the same size can be refused", emulator.Rules{ResizeToSameRefused: true}, func(a account) error { return a.resize(20) }, 400, "[size]"},
@@ -151,7 +144,8 @@ func attachRefusals() []refusalRow {
 		{"two at once can be refused", emulator.Rules{OneChangePerLinode: true}, func(a account) error {
 			other := mustCreate(a.t, a.api, "pvc-2")
 			a.cloud.SetDurations(emulator.Each(clock.Fixed(time.Hour)))
-			return a.last(a.attach(a.volume, a.first), a.attach(other.ID, a.first))
+			expect.NoError(a.t, a.attach(a.volume, a.first))
+			return a.attach(other.ID, a.first)
 		}, 400, "Linode busy."},
 		{"of a volume that is not active can be refused", emulator.Rules{AttachWhileCreatingRefused: true}, func(a account) error {
 			a.cloud.SetDurations(emulator.Each(clock.Fixed(time.Hour)))

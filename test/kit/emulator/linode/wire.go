@@ -2,6 +2,7 @@ package linode
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,11 +73,8 @@ func showLinode(l Linode) any {
 	}
 }
 
-func hostUUID(l Linode) string { return "3a3ddd59d9a78bb8de041391075df44de6" + pad(l.ID) }
-
-func pad(id int) string {
-	text := "00000" + strconv.Itoa(id)
-	return text[len(text)-6:]
+func hostUUID(l Linode) string {
+	return fmt.Sprintf("3a3ddd59d9a78bb8de041391075df44de6%06d", l.ID%1_000_000)
 }
 
 func (c *Cloud) showRegion(id string) any {
