@@ -10,9 +10,9 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 )
 
-// legalLabel is what the cloud says of labels.
+// legalLabel is what the cloud says of labels, without capitals and with a letter or digit at the end.
 func legalLabel(label string) bool {
-	return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{1,31}$`).MatchString(label) && !strings.Contains(label, "--") && !strings.Contains(label, "__")
+	return regexp.MustCompile(`^[a-z][a-z0-9_-]{0,30}[a-z0-9]$`).MatchString(label) && !strings.Contains(label, "--") && !strings.Contains(label, "__")
 }
 
 func FuzzLabels(f *testing.F) {
@@ -25,6 +25,7 @@ func FuzzLabels(f *testing.F) {
 	f.Add("a-", "-b")
 	f.Add("", "a__b")
 	f.Add("", "7seas")
+	f.Add("", "a-")
 	f.Add("", "a")
 	f.Add("", "../../volumes/1")
 	f.Fuzz(func(t *testing.T, prefix, name string) {

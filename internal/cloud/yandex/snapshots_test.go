@@ -140,6 +140,8 @@ func TestASnapshotIsFoundByItsNameWhereTheKeyIsForgotten(t *testing.T) {
 		must(t, err)
 		_, err = stack(open(t, folder)).CreateSnapshot(t.Context(), snapshotRequest("s", id))
 		want(t, err, fault.Unavailable, second, string(first.ID), "delete the one")
+		_, err = c.FindSnapshot(t.Context(), "s")
+		want(t, err, fault.Unavailable, second, string(first.ID), "delete the one")
 	})
 }
 

@@ -40,7 +40,7 @@ type Fault = faults.Fault
 type Cloud struct {
 	*account.Web
 	account.Holds[string]
-	account.Owner[int, Operation, Violation, Durations, Rules]
+	account.Settings[Durations, Rules]
 
 	opts   Options
 	clock  *clock.Clock
@@ -84,7 +84,7 @@ func New(opts Options) (*Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Owner = account.NewOwner(&c.mu, &c.lasts, &c.rules, &c.record, c.Server)
+	c.Settings = account.NewSettings(&c.mu, &c.lasts, &c.rules, c.Server)
 	c.routes()
 	for range opts.Droplets {
 		c.AddDroplet(Droplet{})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -169,6 +170,24 @@ func (c *Cloud) Droplets() []int {
 	return slices.Sorted(maps.Keys(c.now.droplets))
 }
 
+// Stats are the counters of the API and how many actions ran at once on one droplet at most, since the start
+// or the last reset.
+func (c *Cloud) Stats() account.Stats[int] {
+	return account.Stats[int]{Stats: c.Server.Stats(), MaxParallel: c.record.MaxParallel()}
+}
+
+// ResetStats forgets counters, operations, exchanges and violations. The account stays as it is.
+func (c *Cloud) ResetStats() {
+	c.Server.ResetStats()
+	c.record.Reset()
+}
+
+// Operations returns the operations since the last reset, in the order in which they were accepted.
+func (c *Cloud) Operations() []Operation { return c.record.Operations() }
+
+// Violations returns what must not have happened since the last reset.
+func (c *Cloud) Violations() []Violation { return c.record.Violations() }
+
 // decide asks Options.Decide about a request.
 func (c *Cloud) decide(r *request) effect {
 	if c.opts.Decide == nil {
@@ -187,7 +206,11 @@ func (c *Cloud) decide(r *request) effect {
 
 // control adds to the owner's side what only this cloud has.
 func (c *Cloud) control(control account.Control) {
-	c.ServeOwner(control)
+	account.Show(control, "stats", c.Stats)
+	account.Show(control, "operations", c.Operations)
+	account.Show(control, "violations", c.Violations)
+	control.Do("POST reset", func([]byte, *http.Request) (any, error) { c.ResetStats(); return c.Stats(), nil })
+	c.ServeSettings(control)
 	account.Show(control, "volumes", c.Volumes)
 	account.Show(control, "snapshots", c.Snapshots)
 	account.Machines[int, Droplet]{

@@ -201,6 +201,24 @@ func (c *Cloud) Linodes() []int {
 	return slices.Sorted(maps.Keys(c.now.linodes))
 }
 
+// Stats are the counters of the API and how many attaches and detaches ran at once on one Linode at most, since the start
+// or the last reset.
+func (c *Cloud) Stats() account.Stats[int] {
+	return account.Stats[int]{Stats: c.Server.Stats(), MaxParallel: c.record.MaxParallel()}
+}
+
+// ResetStats forgets counters, operations, exchanges and violations. The account stays as it is.
+func (c *Cloud) ResetStats() {
+	c.Server.ResetStats()
+	c.record.Reset()
+}
+
+// Operations returns the operations since the last reset, in the order in which they were accepted.
+func (c *Cloud) Operations() []Operation { return c.record.Operations() }
+
+// Violations returns what must not have happened since the last reset.
+func (c *Cloud) Violations() []Violation { return c.record.Violations() }
+
 // decide asks Options.Decide about a request.
 func (c *Cloud) decide(r *request) effect {
 	if c.opts.Decide == nil {
@@ -224,7 +242,11 @@ func (c *Cloud) decide(r *request) effect {
 
 // control adds to the owner's side what only this cloud has.
 func (c *Cloud) control(control account.Control) {
-	c.ServeOwner(control)
+	account.Show(control, "stats", c.Stats)
+	account.Show(control, "operations", c.Operations)
+	account.Show(control, "violations", c.Violations)
+	control.Do("POST reset", func([]byte, *http.Request) (any, error) { c.ResetStats(); return c.Stats(), nil })
+	c.ServeSettings(control)
 	account.Show(control, "volumes", c.Volumes)
 	control.Do("POST linodes/{linode}/reboot", func(_ []byte, r *http.Request) (any, error) {
 		id, err := strconv.Atoi(r.PathValue("linode"))

@@ -36,8 +36,7 @@ type Fault = faults.Fault
 type Cloud struct {
 	account.Site[string]
 	account.Holds[string]
-	// Owner counts in Stats how many operations ran at once of an instance, and in the folder, by their ids.
-	account.Owner[string, Operation, Violation, Durations, Rules]
+	account.Settings[Durations, Rules]
 	// Token is one that never ends. Folder is the id of the folder.
 	Token, Folder string
 
@@ -92,7 +91,7 @@ func New(opts Options) (*Cloud, error) {
 		Cloud: "yandex", Machines: "instances", API: c.server, HTTP2: true, Faults: c.server.Faults,
 		Exchanges: c.server.Exchanges, Metadata: c.metadataRoutes, Control: c.control,
 	})
-	c.Owner = account.NewOwner(&c.mu, &c.lasts, &c.rules, &c.record, c.server)
+	c.Settings = account.NewSettings(&c.mu, &c.lasts, &c.rules, nil)
 	c.services()
 	for range opts.Instances {
 		c.AddInstance(Instance{})

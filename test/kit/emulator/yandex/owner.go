@@ -18,7 +18,7 @@ import (
 
 // SetRules changes what the folder enforces.
 func (c *Cloud) SetRules(change func(*Rules)) {
-	c.Owner.SetRules(func(r *Rules) {
+	c.Settings.SetRules(func(r *Rules) {
 		r.Codes = maps.Clone(r.Codes)
 		change(r)
 	})
@@ -213,6 +213,24 @@ func (c *Cloud) RemoveInstance(id string, lag time.Duration) {
 	}
 }
 
+// Stats are the counters of the API and how many operations ran at once at most: of an instance, and in the folder, by their ids, since the start
+// or the last reset.
+func (c *Cloud) Stats() account.Stats[string] {
+	return account.Stats[string]{Stats: c.server.Stats(), MaxParallel: c.record.MaxParallel()}
+}
+
+// ResetStats forgets counters, operations, exchanges and violations. The account stays as it is.
+func (c *Cloud) ResetStats() {
+	c.server.ResetStats()
+	c.record.Reset()
+}
+
+// Operations returns the operations since the last reset, in the order in which they were accepted.
+func (c *Cloud) Operations() []Operation { return c.record.Operations() }
+
+// Violations returns what must not have happened since the last reset.
+func (c *Cloud) Violations() []Violation { return c.record.Violations() }
+
 // diskSpec is a request to attach a disk.
 type diskSpec interface {
 	GetAttachedDiskSpec() *compute.AttachedDiskSpec
@@ -243,7 +261,11 @@ func (c *Cloud) decide(call *rpc.Call) effect {
 
 // control adds to the owner's side what only this cloud has.
 func (c *Cloud) control(control account.Control) {
-	c.ServeOwner(control)
+	account.Show(control, "stats", c.Stats)
+	account.Show(control, "operations", c.Operations)
+	account.Show(control, "violations", c.Violations)
+	control.Do("POST reset", func([]byte, *http.Request) (any, error) { c.ResetStats(); return c.Stats(), nil })
+	c.ServeSettings(control)
 	account.Show(control, "volumes", c.Disks)
 	account.Show(control, "disks", c.Disks)
 	account.Show(control, "snapshots", c.Snapshots)
