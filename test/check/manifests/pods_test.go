@@ -75,9 +75,11 @@ func TestEveryImageHasAFullVersionAndOnlyOne(t *testing.T) {
 }
 
 func TestEveryContainerSaysWhatItNeeds(t *testing.T) {
-	forEachContainer(t, func(_ corev1.PodSpec, c corev1.Container) error {
+	forEachContainer(t, func(pod corev1.PodSpec, c corev1.Container) error {
 		r := c.Resources
 		switch {
+		case pod.NodeSelector[corev1.LabelOSStable] != "linux":
+			return fmt.Errorf("may run on a node without Linux")
 		case r.Requests.Cpu().IsZero(), r.Requests.Memory().IsZero():
 			return fmt.Errorf("requests no CPU or no memory: %v", r.Requests)
 		case r.Limits.Memory().IsZero():
