@@ -3,12 +3,16 @@ package digitalocean_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/budget"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/digitalocean"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/clock"
 	emulator "github.com/cloudblock-csi/cloudblock-csi/test/kit/emulator/digitalocean"
@@ -78,5 +82,28 @@ func TestAWriteThatWasRefusedIsNotSentForACallerThatHasGone(t *testing.T) {
 		if n := len(account.Volumes()); n != 0 {
 			t.Errorf("%d volumes, want none", n)
 		}
+	})
+}
+
+// A12: a list of actions that hangs delays the attaches that it was read for, and none that begins later.
+func TestAListThatHangsHoldsBackNoLaterAttach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := start(t, emulator.Options{Durations: emulator.Durations{Attach: clock.Fixed(2 * time.Second)}})
+		c := open(t, account, func(cfg *digitalocean.Config) { cfg.Tick = 0 })
+		hung := account.Arm(emulator.Fault{Method: "GET", Route: "/v2/actions", Times: 1, Effect: faults.Effect{Delay: clock.Fixed(ops.AnswerTimeout)}})
+		var both sync.WaitGroup
+		for n, node := range []cloud.NodeID{node1, node2} {
+			id := volume(t, c, fmt.Sprint("early-", n)).ID
+			both.Go(func() { attach(t, c, id, node) })
+		}
+		time.Sleep(5 * time.Second)
+		for n := range 3 {
+			id, began := volume(t, c, fmt.Sprint("late-", n)).ID, time.Now()
+			attach(t, c, id, cloud.NodeID(fmt.Sprint(account.AddDroplet(emulator.Droplet{}))))
+			if took := time.Since(began); took > 10*time.Second || hung.Hits() != 1 {
+				t.Errorf("an attach took %s while %d lists hung, want 1", took, hung.Hits())
+			}
+		}
+		both.Wait()
 	})
 }

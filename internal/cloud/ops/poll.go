@@ -25,19 +25,20 @@ const (
 	maxPause = 10 * time.Second
 	// freshOperation is how long a new operation may be missing, because a read may be served by a stale replica (hashicorp/terraform#481).
 	freshOperation = 10 * time.Second
-	// readTimeout is the time limit of one read, for which others wait: up to three requests in a row, each with AnswerTimeout.
+	// hangs is how long a read of many operations may take before another read begins.
+	hangs = 5 * time.Second
+	// readTimeout is the time limit of one read: up to three requests in a row, each with AnswerTimeout.
 	readTimeout = 3 * AnswerTimeout
 )
 
 // poller reads the states of operations for all callers that wait. While there are any, it makes one read a tick, of all operations
-// that are due, and never two at once.
+// that are due and that no other read is about. A read that hangs delays no other operation for longer than hangs.
 type poller struct {
 	r *Runner
 
 	mu      sync.Mutex
 	waiting map[*waiter]bool
 	timer   *time.Timer
-	reading bool
 	next    time.Time // not before
 	fails   int       // in a row
 	failed  error     // the last one
@@ -63,6 +64,7 @@ type waiter struct {
 	op      Operation
 	began   time.Time
 	due     time.Time
+	reading bool // a read of it is under way
 	outcome chan Outcome
 }
 
@@ -156,14 +158,14 @@ func (p *poller) plan() {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
-	if p.reading || len(p.waiting) == 0 || p.r.life.Err() != nil {
-		return
-	}
 	var at time.Time
 	for w := range p.waiting {
-		if at.IsZero() || w.due.Before(at) {
+		if !w.reading && (at.IsZero() || w.due.Before(at)) {
 			at = w.due
 		}
+	}
+	if at.IsZero() || p.r.life.Err() != nil {
+		return
 	}
 	if at.Before(p.next) {
 		at = p.next
@@ -175,28 +177,33 @@ func (p *poller) plan() {
 // two of these all others.
 func (p *poller) read() {
 	p.mu.Lock()
-	due, soon := []Operation{}, time.Now()
-	if p.r.lister != nil {
-		soon = soon.Add(p.r.cfg.Tick)
+	due, soon, pause := []Operation{}, time.Now(), time.Duration(0)
+	if p.r.lister != nil { // otherwise each operation has a tick of its own
+		soon, pause = soon.Add(p.r.cfg.Tick), p.tick()
 	}
 	var others []Operation
 	asked := map[*waiter]bool{}
 	for w := range p.waiting {
-		if !w.due.After(soon) {
-			asked[w] = true
-			due = append(due, w.op)
-		} else {
+		switch {
+		case w.reading:
+		case w.due.After(soon):
 			others = append(others, w.op)
+		default:
+			asked[w], w.reading = true, true
+			due = append(due, w.op)
 		}
 	}
 	if p.r.lister != nil && len(due) > 1 {
 		due = append(due, others...)
 	}
-	if p.reading || len(due) == 0 {
+	if len(due) == 0 {
 		p.mu.Unlock()
 		return
 	}
-	p.reading = true
+	if p.r.lister != nil {
+		p.next = time.Now().Add(hangs)
+	}
+	p.plan()
 	p.mu.Unlock()
 
 	ctx, cancel := context.WithTimeout(p.r.life, readTimeout)
@@ -204,46 +211,53 @@ func (p *poller) read() {
 	if len(due) == 1 { // a read of several belongs to none of their requests
 		ctx = telemetry.WithRequest(ctx, due[0].request)
 	}
-	var found map[string]Outcome
-	err := Guard(func() (err error) {
-		found, err = p.r.outcomes(ctx, due)
-		return err
+	err := Guard(func() error {
+		return p.r.outcomes(ctx, due, func(found map[string]Outcome) { p.deliver(asked, found) })
 	})
 	p.r.cfg.Metrics.read(len(due), err)
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reading, p.failed = false, err
-	p.next = time.Now()
-	if p.r.lister != nil { // otherwise each operation has a tick of its own
-		p.next = p.next.Add(p.tick())
-	}
-	if err == nil {
-		p.fails = 0
-		p.deliver(asked, found)
+	if p.failed = err; err == nil {
+		p.fails, p.next = 0, time.Now().Add(pause)
 	} else {
 		p.next = time.Now().Add(min(p.tick()<<min(p.fails, 10), maxPause))
 		p.fails++
 	}
+	for w := range asked { // what could not be read
+		w.reading = false
+		if err == nil {
+			w.again(p.tick())
+		}
+	}
 	p.plan()
 }
 
-// deliver gives the outcomes to their waiters and sets when the other operations are due again.
+// again sets when an operation that goes on is due, at least after a pause.
+func (w *waiter) again(pause time.Duration) {
+	w.reading, w.due = false, time.Now().Add(max(pause, time.Since(w.began)/ageShare))
+}
+
+// deliver gives the outcomes to their waiters, and sets when the other operations of the read are due again. It removes both from asked.
 func (p *poller) deliver(asked map[*waiter]bool, found map[string]Outcome) {
-	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for w := range p.waiting {
 		out, known := found[w.op.ID]
 		switch {
 		case known && (out.Done || out.Err != nil):
 			if out.Done && out.Err == nil && !w.op.Began.IsZero() {
-				p.learn(w.op.Kind, cmp.Or(out.Took, now.Sub(w.began)-p.r.cfg.Tick/2)) // it ended since the read before
+				p.learn(w.op.Kind, cmp.Or(out.Took, time.Since(w.began)-p.r.cfg.Tick/2)) // it ended since the read before
 			}
 			w.outcome <- out
 			delete(p.waiting, w)
-		case asked[w]:
-			w.due = now.Add(max(p.tick(), now.Sub(w.began)/ageShare, out.Again))
+			delete(asked, w)
+		case known && asked[w]:
+			w.again(max(p.tick(), out.Again))
+			delete(asked, w)
 		}
 	}
+	p.plan()
 }
 
 // learn adds the duration of an operation.
@@ -266,45 +280,40 @@ func (p *poller) close() {
 	}
 }
 
-// outcomes reads operations: several with the list, and those that it lacks concurrently and one by one. It fails only if nothing could
-// be read at all; what the result lacks otherwise is still running, or could not be read this time.
-func (r *Runner) outcomes(ctx context.Context, of []Operation) (map[string]Outcome, error) {
+// outcomes reads operations: several with the list, and those that it lacks concurrently and one by one. It reports each as soon as it is
+// read, because another read may hang. It fails only if nothing could be read at all.
+func (r *Runner) outcomes(ctx context.Context, of []Operation, report func(map[string]Outcome)) error {
 	found := map[string]Outcome{}
 	if r.lister != nil && len(of) > 1 && r.lister.List(ctx, of, found) != nil {
 		first, err := r.outcome(ctx, of[0]) // it shows whether the API works at all
 		if err != nil {
-			return nil, err
+			return err
 		}
 		found[of[0].ID] = first
 	}
+	report(found)
 	missing := slices.DeleteFunc(slices.Clone(of), func(op Operation) bool {
 		_, known := found[op.ID]
 		return known
 	})
-	var failed error
-	var mu sync.Mutex // guards found and failed
+	errs := make([]error, len(missing))
 	var group sync.WaitGroup
-	for _, op := range missing {
+	for n, op := range missing {
 		group.Go(func() {
-			var out Outcome
-			err := Guard(func() (err error) {
-				out, err = r.outcome(telemetry.WithRequest(ctx, op.request), op)
+			errs[n] = Guard(func() error {
+				out, err := r.outcome(telemetry.WithRequest(ctx, op.request), op)
+				if err == nil {
+					report(map[string]Outcome{op.ID: out})
+				}
 				return err
 			})
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				failed = err
-				return
-			}
-			found[op.ID] = out
 		})
 	}
 	group.Wait()
-	if len(found) > 0 {
-		failed = nil
+	if len(found) > 0 || slices.Contains(errs, nil) {
+		return nil
 	}
-	return found, failed
+	return errs[0]
 }
 
 // outcome reads one operation. An error is about this read only; a refusal of it becomes the outcome, because it would not be shown later

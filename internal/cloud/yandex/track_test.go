@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/yandex"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
@@ -90,6 +92,36 @@ func TestASlowAPIDelaysAndPreventsNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A12: a read of an operation that hangs delays the end of this one alone, and no attach that begins with it or later.
+func TestAReadThatHangsHoldsBackItsOwnOperationAlone(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		folder := start(t, emulator.Options{Durations: emulator.Durations{Attach: clock.Fixed(2 * time.Second)}})
+		c := open(t, folder, func(cfg *yandex.Config) { cfg.Tick, cfg.Rand = 0, func() float64 { return 0 } })
+		ids := make([]cloud.VolumeID, 10)
+		for n := range ids {
+			ids[n] = volume(t, c, fmt.Sprint("v", n)).ID
+		}
+		folder.Arm(emulator.Fault{Route: "OperationService/Get", Times: 1, Effect: faults.Effect{Delay: clock.Fixed(ops.AnswerTimeout)}})
+		var slow atomic.Int32
+		var all sync.WaitGroup
+		for n, id := range ids {
+			machine := cloud.NodeID(folder.AddInstance(emulator.Instance{}))
+			all.Go(func() {
+				time.Sleep(time.Duration(n/2) * time.Second)
+				began := time.Now()
+				attach(t, c, id, machine)
+				if time.Since(began) > 10*time.Second {
+					slow.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if n := slow.Load(); n != 1 {
+			t.Errorf("%d of the attaches were slow, want the one whose operation's read hangs", n)
+		}
+	})
 }
 
 // P1: the cloud keeps operations for two weeks, each with the whole instance. A refusal is explained by the newest ones, before
