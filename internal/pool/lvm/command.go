@@ -102,19 +102,31 @@ func (f zeroedFile) Zero(from, length int64) error {
 	return nil
 }
 
-// volumeGroup is what vgs reports.
+// volumeGroup is what vgs reports: with fields of disks, a row for each disk of the group.
 type volumeGroup struct {
 	Name         string `json:"vg_name"`
 	ID           string `json:"vg_uuid"`
 	Tags         string `json:"vg_tags"`
 	Extent       int64  `json:"vg_extent_size,string"`
 	Extents      int64  `json:"vg_extent_count,string"`
-	FreeExtents  int64  `json:"vg_free_count,string"`
 	MissingDisks int64  `json:"vg_missing_pv_count,string"`
 	FreeMetadata int64  `json:"vg_mda_free,string"` // bytes, of the disk with the least
+	Allocatable  string `json:"pv_allocatable"`
+	DiskExtents  int64  `json:"pv_pe_count,string"`
+	DiskUsed     int64  `json:"pv_pe_alloc_count,string"`
 }
 
-const groupFields = "vg_name,vg_uuid,vg_tags,vg_extent_size,vg_extent_count,vg_free_count,vg_missing_pv_count,vg_mda_free"
+const groupFields = "vg_name,vg_uuid,vg_tags,vg_extent_size,vg_extent_count,vg_missing_pv_count,vg_mda_free,pv_allocatable,pv_pe_count,pv_pe_alloc_count"
+
+// freeExtents returns how many extents a volume may get. vg_free_count has those of disks that an operator drains (pvchange -xn), too.
+func freeExtents(disks []volumeGroup) (free int64) {
+	for _, d := range disks {
+		if d.Allocatable != "" {
+			free += d.DiskExtents - d.DiskUsed
+		}
+	}
+	return free
+}
 
 // logicalVolume is what lvs reports. A field that does not apply is empty; one about a missing device is "unknown".
 type logicalVolume struct {

@@ -26,6 +26,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -73,7 +74,8 @@ type Pool struct {
 // groupState is one reading of a volume group.
 type groupState struct {
 	volumeGroup
-	volumes []logicalVolume
+	freeExtents int64
+	volumes     []logicalVolume
 }
 
 var groupPlace = regexp.MustCompile(`^[a-zA-Z0-9_+][a-zA-Z0-9_+.-]*$`)
@@ -215,20 +217,20 @@ func (p *Pool) checkOwner(node, name string, cfg pool.Config) error {
 // read reads the volume group. fault.PoolUnusable if it is not the one that was opened.
 func (p *Pool) read() (groupState, error) {
 	fail := func(err error) (groupState, error) { return groupState{}, fmt.Errorf("pool %s: %w", p.Location(), err) }
-	groups, err := report[volumeGroup](p, "vg", "vgs", "-o", groupFields, "-S", `vg_name="`+p.group+`"`)
+	disks, err := report[volumeGroup](p, "vg", "vgs", "-o", groupFields, "-S", `vg_name="`+p.group+`"`)
 	switch {
 	case err != nil:
 		return fail(err)
-	case len(groups) == 0:
+	case len(disks) == 0:
 		return fail(fmt.Errorf("there is no such volume group on the disks of its devices file; are they there? %w", fault.PoolUnusable))
-	case len(groups) > 1:
+	case slices.ContainsFunc(disks, func(d volumeGroup) bool { return d.ID != disks[0].ID }):
 		return fail(fmt.Errorf("there are several volume groups with this name: %w", fault.PoolUnusable))
-	case p.uuid != "" && plain(groups[0].ID) != p.uuid:
+	case p.uuid != "" && plain(disks[0].ID) != p.uuid:
 		return fail(fmt.Errorf("it is not the one that was opened; start the program again when the right disk is there: %w", fault.PoolUnusable))
-	case groups[0].Extent < 1 || groups[0].Extent%pool.SizeStep != 0 && pool.SizeStep%groups[0].Extent != 0:
-		return fail(fmt.Errorf("it has extents of %d bytes; make it with extents of whole MiB (vgcreate -s 4m): %w", groups[0].Extent, fault.PoolUnusable))
+	case disks[0].Extent < 1 || disks[0].Extent%pool.SizeStep != 0 && pool.SizeStep%disks[0].Extent != 0:
+		return fail(fmt.Errorf("it has extents of %d bytes; make it with extents of whole MiB (vgcreate -s 4m): %w", disks[0].Extent, fault.PoolUnusable))
 	}
-	s := groupState{volumeGroup: groups[0]}
+	s := groupState{volumeGroup: disks[0], freeExtents: freeExtents(disks)}
 	s.volumes, err = report[logicalVolume](p, "lv", "lvs", "-o", volumeFields, "-S", `vg_uuid="`+s.ID+`"`)
 	if err != nil {
 		return fail(err)

@@ -69,6 +69,21 @@ func TestGroupPoolIsNeverOvercommitted(t *testing.T) {
 	}
 }
 
+// L3: LVM gives no extents of a disk that an operator drains (pvchange -xn) to a volume, and still counts them as free.
+func TestGroupPoolWithADrainedDisk(t *testing.T) {
+	host, p := groupPool(t)
+	mustCreate(t, p, "on the disk", 16<<20)
+	host.Groups()[0].Drained = 64 // with the volume
+	const rest = gib - 64*4<<20
+	if free, err := p.Free(t.Context()); free != rest || err != nil {
+		t.Errorf("Free = %d, %v, want %d", free, err, rest)
+	}
+	_, err := p.Create(t.Context(), pool.NewVolume{Name: "too large", Size: rest + 1})
+	wantKind(t, "Create of what the other disk has not", err, fault.Exhausted)
+	wantReason(t, "Create of what the other disk has not", err, fault.PoolFull)
+	mustCreate(t, p, "large", rest)
+}
+
 // A group whose description is full takes no volume more, and says so before LVM does.
 func TestGroupPoolHasRoomForItsDescription(t *testing.T) {
 	host, p := groupPool(t)

@@ -18,7 +18,7 @@ const metadataReserve = 64 << 10
 // Usage returns the usage of the pool. Free is in whole extents, and 0 if LVM would refuse another volume.
 func (p *Pool) Usage(ctx context.Context) (pool.Usage, error) {
 	return within(ctx, p, func(s groupState) (pool.Usage, error) {
-		u := pool.Usage{Size: s.Extents * s.Extent, Free: s.FreeExtents * s.Extent, Entries: s.entries()}
+		u := pool.Usage{Size: s.Extents * s.Extent, Free: s.freeExtents * s.Extent, Entries: s.entries()}
 		if p.full(s) != nil {
 			u.Free = 0
 		}
@@ -41,7 +41,7 @@ func (p *Pool) full(s groupState) error {
 
 // checkSpace refuses what exceeds the free extents with this kind.
 func (p *Pool) checkSpace(s groupState, size int64, kind error) error {
-	if free := s.FreeExtents * s.Extent; size > free {
+	if free := s.freeExtents * s.Extent; size > free {
 		return fmt.Errorf("the pool %s has %d bytes available, %d are needed: %w", p.Location(), free, size, kind)
 	}
 	return nil

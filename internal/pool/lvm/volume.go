@@ -63,7 +63,7 @@ func (p *Pool) allot(s groupState, r *pool.Record) (logicalVolume, error) {
 		if err := p.remove(v.Name); err != nil {
 			return logicalVolume{}, fmt.Errorf("%w: %w", fault.Uncertain, err)
 		}
-		s.FreeExtents += v.Size / s.Extent
+		s.freeExtents += v.Size / s.Extent
 	}
 	err := p.full(s)
 	if err == nil {

@@ -39,6 +39,7 @@ type Group struct {
 	Extent       int64
 	Dirty        []bool // one for each extent: it has bytes of somebody
 	Missing      int
+	Drained      int // so many of the first extents are on a disk of their own, which is not allocatable
 	FreeMetadata int64
 	Volumes      []*Volume
 }
@@ -283,21 +284,24 @@ func (d *device) Close() error {
 	return nil
 }
 
-// free are the extents of no volume.
-func (g *Group) free() []int {
+// free are the extents of no volume that a volume may get.
+func (g *Group) free() []int { return g.unused(g.Drained, len(g.Dirty)) }
+
+// unused are the extents of no volume from one to another.
+func (g *Group) unused(from, to int) []int {
 	used := map[int]bool{}
 	for _, v := range g.Volumes {
 		for _, e := range v.Extents {
 			used[e] = true
 		}
 	}
-	var free []int
-	for e := range g.Dirty {
+	var unused []int
+	for e := from; e < to; e++ {
 		if !used[e] {
-			free = append(free, e)
+			unused = append(unused, e)
 		}
 	}
-	return free
+	return unused
 }
 
 func (h *Host) group(name string) (*Group, error) {

@@ -8,18 +8,26 @@ import (
 	"strings"
 )
 
-// reportGroups is vgs -S vg_name="NAME". All its values are text, as LVM's are.
+// reportGroups is vgs -S vg_name="NAME": with fields of disks a row for each disk. All its values are text, as LVM's are.
 func (h *Host) reportGroups(c command) ([]byte, error) {
 	rows := []map[string]string{}
 	for _, g := range h.groups {
 		if c.options["-S"] != `vg_name="`+g.Name+`"` {
 			continue
 		}
-		rows = append(rows, map[string]string{
-			"vg_name": g.Name, "vg_uuid": g.UUID, "vg_tags": strings.Join(g.Tags, ","), "vg_extent_size": text(g.Extent),
-			"vg_extent_count": text(int64(len(g.Dirty))), "vg_free_count": text(int64(len(g.free()))),
-			"vg_missing_pv_count": text(int64(g.Missing)), "vg_mda_free": text(g.FreeMetadata),
-		})
+		disks := [][2]int{{g.Drained, len(g.Dirty)}}
+		if g.Drained > 0 && strings.Contains(c.options["-o"], ",pv_") {
+			disks = append(disks, [2]int{0, g.Drained})
+		}
+		for _, disk := range disks {
+			rows = append(rows, map[string]string{
+				"vg_name": g.Name, "vg_uuid": g.UUID, "vg_tags": strings.Join(g.Tags, ","), "vg_extent_size": text(g.Extent),
+				"vg_extent_count": text(int64(len(g.Dirty))), "vg_free_count": text(int64(len(g.unused(0, len(g.Dirty))))),
+				"vg_missing_pv_count": text(int64(g.Missing)), "vg_mda_free": text(g.FreeMetadata),
+				"pv_allocatable": word(disk[0] == g.Drained, "allocatable"), "pv_pe_count": text(int64(disk[1] - disk[0])),
+				"pv_pe_alloc_count": text(int64(disk[1] - disk[0] - len(g.unused(disk[0], disk[1])))),
+			})
+		}
 	}
 	return json.Marshal(map[string]any{"report": []any{map[string]any{"vg": rows}}})
 }
