@@ -39,6 +39,8 @@ type Entry struct {
 	Size, Allocated int64
 	// Problem describes what is wrong with an orphan.
 	Problem string
+	// Unread: the record cannot be read now, so any name may be the entry's.
+	Unread bool
 }
 
 // Ref identifies the entry's volume or snapshot.

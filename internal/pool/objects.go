@@ -165,11 +165,16 @@ func (o *Objects) Refuse(e Entry) error {
 		o.Describe(e.Ref()), e.Kind, e.Problem, advice, fault.VolumeDamaged)
 }
 
-// CheckFree refuses a name that another volume, or another snapshot, has.
+// CheckFree refuses a name that another volume, or another snapshot, has or may have.
 func (o *Objects) CheckFree(entries []Entry, in Folder, name string) error {
 	for _, e := range Named(entries, name) {
 		if e.Ref().Folder == in {
 			return fmt.Errorf("the name %q belongs to %s: %w", name, o.Describe(e.Ref()), fault.Conflict)
+		}
+	}
+	for _, e := range entries {
+		if e.Unread && e.Ref().Folder == in {
+			return fmt.Errorf("the name %q may belong to %s, whose record cannot be read (%s): %w", name, o.Describe(e.Ref()), e.Problem, fault.Unavailable)
 		}
 	}
 	return nil

@@ -121,7 +121,8 @@ func (p *Pool) entry(ref pool.Ref) (pool.Entry, error) {
 		}
 		return e, nil
 	case err != nil:
-		e.Kind, e.Problem = pool.Damaged, err.Error()
+		var errno unix.Errno // without one the file is not a record, and stays so
+		e.Kind, e.Problem, e.Unread = pool.Damaged, err.Error(), errors.As(err, &errno)
 		return e, nil
 	}
 	r, err := decodeRecord(ref, data)

@@ -220,6 +220,25 @@ func TestTheNameOfADamagedVolumeIsTaken(t *testing.T) {
 	}
 }
 
+// A name that cannot be read now may be that of any request: a second volume would have the name, too, once the disk answers. A link in
+// place of the record stands for EIO.
+func TestARecordThatCannotBeReadMayHaveTheName(t *testing.T) {
+	p := openPool(t, t.TempDir())
+	r := mustCreate(t, p, "a", small)
+	record, saved := p.file(r.Ref(), recordExt), filepath.Join(t.TempDir(), "record")
+	must(t, os.Rename(record, saved))
+	must(t, os.Symlink(saved, record))
+	_, err := p.Create(t.Context(), pool.NewVolume{Name: "a", Size: small})
+	wantKind(t, "Create", err, fault.Unavailable)
+	must(t, os.Rename(saved, record))
+	_, err = p.Create(t.Context(), pool.NewVolume{Name: "a", Size: small})
+	wantKind(t, "Create once it is read", err, fault.Conflict)
+	must(t, os.Remove(record))
+	must(t, os.Symlink(saved, record))
+	must(t, p.Remove(t.Context(), r.ID)) // by an operator
+	mustCreate(t, p, "a", small)
+}
+
 // One object that cannot be removed does not block the other volumes of the node.
 func TestWhatCannotBeClearedAwayIsInNobodysWay(t *testing.T) {
 	dir := t.TempDir()
