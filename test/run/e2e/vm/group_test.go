@@ -296,11 +296,17 @@ func TestGroupWithoutOneOfItsDisks(t *testing.T) {
 		t.Error("DeleteVolume succeeded")
 	}
 	must(t, h.guest.Plug(within(t), second))
-	_, err = h.guest.WaitForLink(within(t), second)
+	kernel, err = h.guest.WaitForLink(within(t), second)
 	must(t, err)
 	lost.ok(lost.stage, lost.publish)
 	lost.down()
 	must(t, h.delete(lost))
+	h.run("pvchange -qq -xn --devicesfile cloudblock-vg /dev/%s", kernel) // drained by an operator; the other one is full
+	_, err = h.create("other", "ext4", 64*mib)
+	wantCode(t, "CreateVolume", err, codes.ResourceExhausted)
+	if got := h.capacity(); got != 0 {
+		t.Errorf("capacity = %d, want 0", got)
+	}
 }
 
 // C14: without its disk the pool is missing, and not empty.
