@@ -220,8 +220,8 @@ func TestTheNameOfADamagedVolumeIsTaken(t *testing.T) {
 	}
 }
 
-// A name that cannot be read now may be that of any request: a second volume would have the name, too, once the disk answers. A link in
-// place of the record stands for EIO.
+// C1: a name that cannot be read now may be that of any request: a second volume would have the name, too, once the disk answers. A link
+// in place of the record stands for EIO.
 func TestARecordThatCannotBeReadMayHaveTheName(t *testing.T) {
 	p := openPool(t, t.TempDir())
 	r := mustCreate(t, p, "a", small)
