@@ -64,7 +64,7 @@ func (m *Mounter) growMounted(ctx context.Context, dev mounter.BlockDevice, path
 		return err
 	}
 	f, err := sizeOf(dev, path, fs)
-	if err != nil || size/f.blockSize <= f.blocks {
+	if err != nil || f.full(fs, size) {
 		return err
 	}
 	if fs == mounter.Ext4 {
@@ -87,6 +87,13 @@ func (m *Mounter) growMounted(ctx context.Context, dev mounter.BlockDevice, path
 type fsSize struct {
 	blocks, blockSize, rest int64
 	fixed                   bool // the kernel cannot grow it while it is mounted
+}
+
+// full reports whether there is nothing to grow on a device of this size. A new xfs leaves a rest of whole TiB from 4 to 63, and kernels from
+// 5.13 to 6.7 answer ENOSPC to a growth by it, unless they have commit 84712492e6da (siderolabs/talos#8515).
+func (f fsSize) full(fs mounter.Filesystem, device int64) bool {
+	more := device/f.blockSize - f.blocks
+	return more <= 0 || fs == mounter.XFS && more < f.rest
 }
 
 // sizeOf returns the size of a mounted filesystem. For ext4 it reads the superblock from the device, whose cache is the kernel's own

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/host"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/mounter"
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
@@ -30,6 +31,16 @@ func TestARefusedGrowthIsNoReasonToWait(t *testing.T) {
 		m := New(Config{Programs: said{ExitCode: 1, Stderr: []byte("xfs_growfs: XFS_IOC_FSGROWFSDATA xfsctl failed: " + text + "\n")}})
 		if err := m.growXFS(t.Context(), "/staging"); fault.Of(err) != fault.Precondition || errors.Is(err, errRefused) != refused {
 			t.Errorf("a growth of an xfs that ends with %q = %v, want it refused: %t", text, err, refused)
+		}
+	}
+}
+
+// E8: what mkfs.xfs leaves of 5 TiB is no growth; 64 blocks are one.
+func TestTheRestOfAnXFSIsNoGrowth(t *testing.T) {
+	f := fsSize{blocks: 5<<28 - 5, blockSize: 4096, rest: xfsMinGroup}
+	for blocks, full := range map[int64]bool{f.blocks: true, 5 << 28: true, f.blocks + 64: false} {
+		if got := f.full(mounter.XFS, blocks*f.blockSize); got != full || f.full(mounter.Ext4, blocks*f.blockSize) != (blocks == f.blocks) {
+			t.Errorf("full(%d of %d blocks) = %t, want %t, and of ext4 only without a rest", f.blocks, blocks, got, full)
 		}
 	}
 }
