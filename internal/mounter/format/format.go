@@ -132,7 +132,7 @@ func (f *Formatter) ensureFormatted(ctx context.Context, dev mounter.BlockDevice
 	case err != nil:
 		return "", err
 	case on == leftBehind:
-		_ = x.Close() // the check wants it exclusively too
+		_ = x.Close() // else e2fsck warns that it is in use
 		return req.Filesystem, f.checkComplete(ctx, dev, req)
 	case on == usable:
 		return req.Filesystem, nil

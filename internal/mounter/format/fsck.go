@@ -33,7 +33,8 @@ func (f *Formatter) checkComplete(ctx context.Context, dev mounter.BlockDevice, 
 	if req.Filesystem == mounter.XFS {
 		cmd.Name, cmd.Args = "xfs_repair", []string{"-n", host.ChildFile}
 	}
-	out, err := host.RunAlone(ctx, f.programs, cmd)
+	// Not host.RunAlone: with -n neither opens the device exclusively, and of damaged inodes both say that they are in use.
+	out, err := f.programs.Run(ctx, cmd)
 	if err != nil {
 		return err
 	}

@@ -119,7 +119,7 @@ func TestAnIncompleteFilesystemHasItsReason(t *testing.T) {
 			t.Errorf("a complete %s = %v", fs, err)
 		}
 		for code := 1; code < 9; code++ {
-			err := New(scripted{host.Output{ExitCode: code}}).checkComplete(t.Context(), disk, req)
+			err := New(scripted{host.Output{ExitCode: code, Stdout: []byte("imap claims a free inode 131 is in use, would correct imap")}}).checkComplete(t.Context(), disk, req)
 			if !errors.Is(err, fault.FormatUnfinished) {
 				t.Errorf("%s whose check ended with code %d = %v, want %v", fs, code, err, fault.FormatUnfinished)
 			}
