@@ -218,8 +218,8 @@ func decideNoted(id identity, req Request) (content, error) {
 	case req.Note == Formatted && id == identity{filesystem: string(req.Filesystem)}:
 		return usable, nil
 	case req.Note == Formatted:
-		return nothing, fmt.Errorf("%w: nothing says that it was never formatted, and found on it is %s, not %s; it is left as it is",
-			fault.FormatContent, id, req.Filesystem)
+		return nothing, fmt.Errorf("%w: nothing says that it was never formatted, and found on it is %s, not %s; it is left as it is "+
+			"(if no pod has ever used the volume, delete its claim)", fault.FormatContent, id, req.Filesystem)
 	case id == identity{filesystem: string(req.Filesystem)}:
 		return leftBehind, nil
 	case id.is(req.Filesystem) && !id.unfinished:

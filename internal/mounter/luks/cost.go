@@ -120,6 +120,8 @@ func (h header) checkOpening() error {
 		}
 	}
 	switch {
+	case len(h.Keyslots) == 0: // luksFormat writes the header, derives the key for a second or two, and writes the slot
+		return errors.New("it has no key slot, as after a first format that was cut off: if no pod has ever used the volume, delete its claim")
 	case len(h.Keyslots) > maxSlots || len(h.Digests) > maxSlots:
 		return fmt.Errorf("it has %d key slots and %d digests, more than %d", len(h.Keyslots), len(h.Digests), maxSlots)
 	case len(h.Config.Requirements) > 0:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,8 +17,8 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/test/kit/expect"
 )
 
-// segmentOnly is a header without a key.
-const segmentOnly = `{"segments": {"0": {"type": "crypt", "encryption": "aes-xts-plain64", "offset": "0", "size": "dynamic"}}}`
+// ownHeader is a header with a key that takes as much memory as the driver's own.
+var ownHeader = strings.Replace(costlyHeader, "1048576", "65536", 1)
 
 type text string
 
@@ -40,7 +41,7 @@ func (m *tight) Run(_ context.Context, c host.Command) (host.Output, error) {
 		m.deriving.Add(-1)
 		return host.Output{ExitCode: exitNoKey}, nil
 	}
-	return host.Output{Stdout: []byte(segmentOnly)}, nil
+	return host.Output{Stdout: []byte(ownHeader)}, nil
 }
 
 // plain is a file in the place of a disk.
@@ -129,7 +130,7 @@ func (m stuck) Run(_ context.Context, c host.Command) (host.Output, error) {
 	case "luksFormat":
 		<-m.ends
 	case "luksDump":
-		return host.Output{Stdout: []byte(segmentOnly)}, nil
+		return host.Output{Stdout: []byte(ownHeader)}, nil
 	}
 	return host.Output{ExitCode: exitNoKey}, nil
 }
@@ -179,7 +180,7 @@ func (m *endless) Run(ctx context.Context, c host.Command) (host.Output, error) 
 	case c.Args[0] == "luksDump" && costly:
 		return host.Output{Stdout: []byte(costlyHeader)}, nil
 	case c.Args[0] == "luksDump":
-		return host.Output{Stdout: []byte(segmentOnly)}, nil
+		return host.Output{Stdout: []byte(ownHeader)}, nil
 	case costly:
 		m.leftover.Store(true)
 		<-ctx.Done()
@@ -220,13 +221,20 @@ func TestOpeningWithoutEnd(t *testing.T) {
 	}
 }
 
+// F15: a header without a key, as a cut luksFormat leaves it, never opens.
+func TestAHeaderWithoutAKeyNamesTheWayOut(t *testing.T) {
+	if _, err := (header{}).cost(); fault.ReasonOf(err) != fault.LUKSHeader || !strings.Contains(err.Error(), "delete its claim") {
+		t.Errorf("cost = %v, want %q and what to do", err, string(fault.LUKSHeader))
+	}
+}
+
 // nameTaken is a machine in which a mapping without a table has each name, until it is removed.
 type nameTaken struct{ removed bool }
 
 func (m *nameTaken) Run(_ context.Context, c host.Command) (host.Output, error) {
 	switch {
 	case c.Args[0] == "luksDump":
-		return host.Output{Stdout: []byte(segmentOnly)}, nil
+		return host.Output{Stdout: []byte(ownHeader)}, nil
 	case c.Name == "dmsetup" && c.Args[0] == "remove" && !m.removed:
 		m.removed = true
 		return host.Output{}, nil
