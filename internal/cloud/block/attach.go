@@ -84,7 +84,7 @@ func (b *Verbs) decideAttach(at place, node cloud.NodeID, settled bool, refusal 
 		return fmt.Errorf("%w: there is no such %s: %w", fault.NotFound, b.traits.VolumeWord, refusal)
 	case fault.ReasonOf(v.Hindered) == fault.VolumeDamaged: // wherever it is
 		return fmt.Errorf("%w: %w", v.Hindered, refusal)
-	case !settled || v.busy() || v.Attaching:
+	case !settled || v.busy():
 		return fmt.Errorf("%w: %w", fault.Busy, refusal) // an attachment that is being undone is none (failure A1)
 	case v.on(node):
 		return b.decideAttached(at, refusal)
@@ -109,10 +109,11 @@ func (b *Verbs) decideAttach(at place, node cloud.NodeID, settled bool, refusal 
 
 // decideAttached returns an error for a volume that is attached to the right machine and cannot be used there.
 func (b *Verbs) decideAttached(at place, refusal error) error {
-	if !b.traits.MachineHasDisks {
-		return nil
-	}
 	switch disk, shown := at.machine.disk(at.vol.ID); {
+	case at.vol.Attaching:
+		return fmt.Errorf("it is attached there and shows no device yet: %w: %w", fault.Busy, refusal)
+	case !b.traits.MachineHasDisks:
+		return nil
 	case disk.Boot:
 		return b.bootDisk(refusal)
 	case !shown:

@@ -165,7 +165,7 @@ func (g goal) listed(v *volume) (out ops.Outcome, sure bool) {
 	case v.ID != g.volume:
 		return ops.Outcome{}, false
 	case g.what == toBeIdle:
-		return ops.Outcome{}, changing(v)
+		return ops.Outcome{}, pending(v)
 	}
 	out = g.reached(v)
 	return out, out.Err == nil
@@ -180,11 +180,6 @@ func givenUp(v *volume) ops.Outcome {
 // gone reports whether a volume does not exist or is being deleted; the cloud does not undo a deletion.
 func gone(v *volume) bool {
 	return v == nil || v.Status == statusDeleting || v.Status == statusDeleted
-}
-
-// changing reports whether a volume's state shows a running operation.
-func changing(v *volume) bool {
-	return pending(v) || attaching(v)
 }
 
 // attaching reports whether a volume is attached and shows no device yet.
@@ -214,8 +209,8 @@ func (t tracker) Running(ctx context.Context, object string) ([]ops.Operation, e
 	return []ops.Operation{{Object: object, ID: operation(id, toBeIdle, 0)}}, nil
 }
 
-// idle reports whether no operation of a volume is running. Only the events show a detach that the volume's state does not show yet, so
-// without them nothing is known of an attached volume.
+// idle reports whether no operation of a volume is running. Only the events show a detach that the volume's state does not show yet, and
+// that an attach has ended which has left the volume without a device, so without them nothing is known of an attached volume.
 func (c *Cloud) idle(ctx context.Context, id int, p budget.Priority) (bool, error) {
 	v, err := c.findVolume(ctx, id, p)
 	switch {
@@ -223,8 +218,8 @@ func (c *Cloud) idle(ctx context.Context, id int, p budget.Priority) (bool, erro
 		return false, err
 	case gone(v):
 		return true, nil
-	case changing(v) || linodeOf(v) == 0:
-		return !changing(v), nil
+	case pending(v) || linodeOf(v) == 0:
+		return !pending(v), nil
 	}
 	moving, err := c.moving(ctx)
 	return err == nil && !moving[id], err

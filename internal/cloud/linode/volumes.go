@@ -47,7 +47,7 @@ func (c *Cloud) findVolume(ctx context.Context, id int, p budget.Priority) (*vol
 func (c *Cloud) settled(ctx context.Context, id int) (*volume, error) {
 	for { // another controller may begin something before the read
 		v, err := ops.Settle(ctx, c.ops, c.VolumeKey(volumeID(id)), func(ctx context.Context) (*volume, error) { return c.findVolume(ctx, id, budget.Read) })
-		if err != nil || gone(v) || !changing(v) {
+		if err != nil || gone(v) || !pending(v) {
 			return v, err
 		}
 	}
