@@ -25,11 +25,15 @@ type Reads[K comparable, V any] struct {
 
 // batch is one request for several reads.
 type batch[K comparable, V any] struct {
-	ctx     context.Context // has the values of the first that asked
-	keys    map[K]bool
-	done    chan struct{}
-	answers map[K]V
-	errs    map[K]error
+	ctx  context.Context // has the values of the first that asked
+	keys map[K]*answer[V]
+}
+
+// answer is that of one read, when done is closed.
+type answer[V any] struct {
+	done chan struct{}
+	v    V
+	err  error
 }
 
 // NewReads returns Reads. one reads one object. many reads all objects with one request, or returns nil if one request cannot show
@@ -41,34 +45,35 @@ func NewReads[K comparable, V any](r *Runner, one func(context.Context, K) (V, e
 // Get returns the state of an object, read after the call. The end of ctx ends this call only.
 func (s *Reads[K, V]) Get(ctx context.Context, key K) (V, error) {
 	var none V
-	b, err := s.join(ctx, key)
+	a, err := s.join(ctx, key)
 	if err != nil {
 		return none, err
 	}
 	select {
-	case <-b.done:
-		return b.answers[key], b.errs[key]
+	case <-a.done:
+		return a.v, a.err
 	case <-ctx.Done():
 		return none, fmt.Errorf("read %v: %w", key, ctx.Err())
 	}
 }
 
-func (s *Reads[K, V]) join(ctx context.Context, key K) (*batch[K, V], error) {
+func (s *Reads[K, V]) join(ctx context.Context, key K) (*answer[V], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next == nil {
-		b := &batch[K, V]{ctx: context.WithoutCancel(ctx), keys: map[K]bool{}, done: make(chan struct{})}
+		b := &batch[K, V]{ctx: context.WithoutCancel(ctx), keys: map[K]*answer[V]{}}
 		if !s.r.spawn(func() { s.read(b) }) {
 			return nil, fmt.Errorf("read %v: %w: the program ends", key, fault.Unavailable)
 		}
 		s.next = b
 	}
-	s.next.keys[key] = true
-	return s.next, nil
+	if s.next.keys[key] == nil {
+		s.next.keys[key] = &answer[V]{done: make(chan struct{})}
+	}
+	return s.next.keys[key], nil
 }
 
 func (s *Reads[K, V]) read(b *batch[K, V]) {
-	defer close(b.done)
 	_ = wait.Sleep(s.r.life, gather)
 	s.mu.Lock()
 	s.next = nil
@@ -76,7 +81,6 @@ func (s *Reads[K, V]) read(b *batch[K, V]) {
 	ctx, cancel := context.WithTimeout(b.ctx, s.r.cfg.Timeout) // as long as a change: one may wait for the API's budget here
 	defer cancel()
 	defer context.AfterFunc(s.r.life, cancel)()
-	b.answers, b.errs = map[K]V{}, map[K]error{}
 	var all map[K]V
 	if len(b.keys) > 1 && s.many != nil {
 		_ = Guard(func() (err error) { // where it fails, each is asked for alone
@@ -84,21 +88,18 @@ func (s *Reads[K, V]) read(b *batch[K, V]) {
 			return err
 		})
 	}
-	var mu sync.Mutex
 	var group sync.WaitGroup
-	for key := range b.keys {
+	for key, a := range b.keys {
 		group.Go(func() {
-			answer, known := all[key]
-			var err error
-			if !known {
-				err = Guard(func() (err error) {
-					answer, err = s.one(ctx, key)
-					return err
-				})
+			defer close(a.done) // another read may hang
+			known := false
+			if a.v, known = all[key]; known {
+				return
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			b.answers[key], b.errs[key] = answer, err
+			a.err = Guard(func() (err error) {
+				a.v, err = s.one(ctx, key)
+				return err
+			})
 		})
 	}
 	group.Wait()

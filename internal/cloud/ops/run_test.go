@@ -14,6 +14,7 @@ import (
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/cloudtest"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/cloud/ops"
 	"github.com/cloudblock-csi/cloudblock-csi/internal/fault"
+	"github.com/cloudblock-csi/cloudblock-csi/internal/wait"
 )
 
 var wantKind = cloudtest.Want
@@ -167,20 +168,22 @@ func TestAttemptsBecomeRarer(t *testing.T) {
 	})
 }
 
-// A 429 delays a read as it does a change: what waits for the API's budget waits as long as its callers.
+// A 429 delays a read as it does a change: what waits for the API's budget waits as long as its callers. It delays no other read.
 func TestAReadMayWaitForMinutes(t *testing.T) {
 	simulated(t, ops.Config{Tracker: newSite(time.Second)}, func(t *testing.T, r *ops.Runner) {
-		reads := ops.NewReads(r, func(ctx context.Context, key int) (int, error) {
-			select {
-			case <-time.After(3 * time.Minute):
-				return key, nil
-			case <-ctx.Done():
-				return 0, ctx.Err()
-			}
+		reads := ops.NewReads(r, func(ctx context.Context, minutes int) (int, error) {
+			return minutes, wait.Sleep(ctx, time.Duration(minutes)*time.Minute)
 		}, nil)
-		if got, err := reads.Get(t.Context(), 1); err != nil || got != 1 {
-			t.Errorf("Get = %d, %v", got, err)
+		var all sync.WaitGroup
+		for _, minutes := range []int{0, 3} {
+			all.Go(func() {
+				began := time.Now()
+				if got, err := reads.Get(t.Context(), minutes); err != nil || got != minutes || int(time.Since(began).Minutes()) != minutes {
+					t.Errorf("Get(%d) = %d, %v, after %s", minutes, got, err, time.Since(began))
+				}
+			})
 		}
+		all.Wait()
 	})
 }
 
